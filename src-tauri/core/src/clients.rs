@@ -1,0 +1,3 @@
+//! MCP clients on this machine and the servers that their files name.
+
+pub mod entry;

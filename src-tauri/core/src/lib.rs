@@ -1,0 +1,3 @@
+//! The bridge: everything that lives, owned by one value, reached by library calls.
+
+pub mod clients;

@@ -1,0 +1,1 @@
+//! Backend 1: a container of Docker or Podman.
