@@ -1,3 +1,6 @@
 //! The bridge: everything that lives, owned by one value, reached by library calls.
 
 pub mod clients;
+pub mod interpreters;
+pub mod request;
+pub mod tool;
