@@ -2,5 +2,7 @@
 
 pub mod clients;
 pub mod interpreters;
+pub mod paths;
 pub mod request;
+pub mod settings;
 pub mod tool;

@@ -74,13 +74,12 @@ fn server_list<'a>(servers: impl IntoIterator<Item = &'a str>) -> String {
         left -= cost;
         shown += 1;
     }
-    let mut list = format!(" Servers: {}", names[..shown].join(", "));
+    let list = names[..shown].join(", ");
     match names.len() - shown {
-        0 => list.push('.'),
-        more if shown == 0 => list = format!(" {more} servers."),
-        more => list.push_str(&format!(" and {more} more.")),
+        0 => format!(" Servers: {list}."),
+        more if shown == 0 => format!(" {more} servers."),
+        more => format!(" Servers: {list} and {more} more."),
     }
-    list
 }
 
 /// A name as one short line of text.
