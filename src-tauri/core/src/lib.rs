@@ -1,3 +1,8 @@
 //! The bridge: everything that lives, owned by one value, reached by library calls.
 
+pub mod atomic;
 pub mod clients;
+pub mod memory;
+pub mod saved_tools;
+pub mod secrets;
+mod timestamp;
