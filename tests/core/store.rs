@@ -7,4 +7,5 @@
 
 mod store_memory;
 mod store_memory_processes;
+mod store_output;
 mod store_saved_tools;

@@ -3,6 +3,7 @@
 pub mod atomic;
 pub mod clients;
 pub mod memory;
+pub mod output;
 pub mod redact;
 pub mod saved_tools;
 pub mod secrets;
