@@ -10,6 +10,8 @@ pub mod tool;
 pub mod memory;
 pub mod output;
 pub mod redact;
+pub mod reply;
 pub mod saved_tools;
 pub mod secrets;
 mod timestamp;
+pub mod toon;
