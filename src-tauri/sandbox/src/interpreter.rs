@@ -155,7 +155,10 @@ impl Interpreter {
     /// [`SandboxError::GuestStart`] when it ends, breaks the protocol or stays silent for `within`.
     pub async fn attach(guest: Guest, within: Duration) -> Result<Self, SandboxError> {
         let _ = within;
-        Ok(Self { guest, hello: GuestHello::default() })
+        Ok(Self {
+            guest,
+            hello: GuestHello::default(),
+        })
     }
 
     /// What the guest said of itself.
