@@ -15,3 +15,6 @@ pub mod saved_tools;
 pub mod secrets;
 mod timestamp;
 pub mod toon;
+pub mod catalog;
+pub mod clients;
+pub mod upstream;

@@ -1,0 +1,1 @@
+//! Many servers: names, lists, search, changes of the entries.
