@@ -467,7 +467,7 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"next": {"$ref": "#"}, "n": {"type": "integer"}}});
         assert!(check(&schema, json!({"next": {"next": {"n": 1}}})).is_ok());
         insta::assert_snapshot!(check(&schema, json!({"next": {"next": {"n": "1"}}})).unwrap_err(),
-            @"create_issue: `next.next.n` is str, expected int (expected: *, next: Any = None, n: int = None)");
+            @"create_issue: `next.next.n` is str, expected int (expected: *, next: {next?: dict, n?: int} = None, n: int = None)");
     }
 
     #[test]
