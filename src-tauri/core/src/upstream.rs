@@ -304,40 +304,44 @@ impl Upstream {
 
     /// The connection: at hand, or when the start that is under way or begins now has ended.
     async fn connection(self: &Arc<Self>) -> StartResult {
-        let mut done = {
-            let mut state = self.state();
-            let (failures, deaths) = match &*state {
-                State::Ready { connection, .. } if !connection.is_closed() => {
-                    return Ok(Arc::clone(connection));
-                }
-                State::Ready { deaths, .. } => (0, *deaths),
-                State::Starting { done, .. } => {
-                    let done = done.clone();
-                    drop(state);
-                    return wait(done, &self.entry.name).await;
-                }
-                State::Failed { error, retry_at, .. } if *retry_at > Instant::now() => {
-                    return Err(UpstreamError::BackingOff {
-                        last: Arc::clone(error),
-                        retry_in: retry_at.saturating_duration_since(Instant::now()),
-                    });
-                }
-                State::Failed { failures, deaths, .. } => (*failures, *deaths),
-                State::Stopped => (0, 0),
-                State::ShutDown => return Err(self.stopped()),
-            };
-            let (finished, done) = watch::channel(None);
-            let cancel = CancellationToken::new();
-            *state = State::Starting { done: done.clone(), cancel: cancel.clone() };
-            // The start is a task of its own: it goes on when the caller that began it has gone.
-            // It ends by its own limit or by `cancel`.
-            tokio::spawn(Arc::clone(self).start(cancel, finished, failures, deaths));
-            done
+        match self.ready_or_starting()? {
+            Ok(connection) => Ok(connection),
+            Err(done) => wait(done, &self.entry.name).await,
+        }
+    }
+
+    /// The connection, or what to wait for; a start begins if none is under way. The error is that
+    /// none may begin.
+    #[allow(clippy::type_complexity, reason = "each part is said above")]
+    fn ready_or_starting(
+        self: &Arc<Self>,
+    ) -> Result<Result<Arc<Connection>, watch::Receiver<Option<StartResult>>>, UpstreamError> {
+        let mut state = self.state();
+        let (failures, deaths) = match &*state {
+            State::Ready { connection, .. } if !connection.is_closed() => {
+                return Ok(Ok(Arc::clone(connection)));
+            }
+            State::Ready { deaths, .. } => (0, *deaths),
+            State::Starting { done, .. } => return Ok(Err(done.clone())),
+            State::Failed { error, retry_at, .. } if *retry_at > Instant::now() => {
+                return Err(UpstreamError::BackingOff {
+                    last: Arc::clone(error),
+                    retry_in: retry_at.saturating_duration_since(Instant::now()),
+                });
+            }
+            State::Failed { failures, deaths, .. } => (*failures, *deaths),
+            State::Stopped => (0, 0),
+            State::ShutDown => return Err(self.stopped()),
         };
+        let (finished, done) = watch::channel(None);
+        let cancel = CancellationToken::new();
+        *state = State::Starting { done: done.clone(), cancel: cancel.clone() };
+        drop(state);
+        // The start is a task of its own: it goes on when the caller that began it has gone. It ends
+        // by its own limit or by `cancel`.
+        tokio::spawn(Arc::clone(self).start(cancel, finished, failures, deaths));
         self.changed(Change::State);
-        // The first caller's wait is the same as everybody's.
-        done.mark_unchanged();
-        wait(done, &self.entry.name).await
+        Ok(Err(done))
     }
 
     async fn start(

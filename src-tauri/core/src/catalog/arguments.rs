@@ -161,6 +161,14 @@ impl ArgumentCheck {
                 format!("{} is {}, expected {}", subject(&place), shortly(error.instance()), python(expected_value))
             }
             ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
+                if let Some(types) = only_types(context, error) {
+                    mistakes.push(format!(
+                        "{} is {}, expected {types}",
+                        subject(&place),
+                        python_type(error.instance())
+                    ));
+                    return;
+                }
                 let mut options: Vec<String> = Vec::new();
                 for first in context.iter().filter_map(|errors| errors.first()).take(5) {
                     let mut described = Vec::new();
@@ -174,6 +182,17 @@ impl ArgumentCheck {
                     options.join(", or ")
                 }
             }
+            // A schema that lists nothing and forbids the rest is told of so.
+            ValidationErrorKind::FalseSchema if place.is_empty() => {
+                let given = arguments.as_object().into_iter().flat_map(Map::keys);
+                for name in given.filter(|name| !self.listed.iter().any(|(real, _)| real == *name)) {
+                    mistakes.push(format!("unexpected `{name}`"));
+                }
+                if mistakes.is_empty() {
+                    mistakes.push("no arguments are accepted".to_owned());
+                }
+                return;
+            }
             ValidationErrorKind::FalseSchema => format!("{} is not accepted", subject(&place)),
             _ => {
                 let reason: String = error.to_string().chars().take(300).collect();
@@ -182,6 +201,21 @@ impl ArgumentCheck {
         };
         mistakes.push(text);
     }
+}
+
+/// The types of a union that failed for its types alone: `str or None`.
+fn only_types(options: &[Vec<ValidationError<'static>>], whole: &ValidationError<'_>) -> Option<String> {
+    let types: Option<Vec<String>> = options
+        .iter()
+        .map(|errors| match errors.as_slice() {
+            [only] if only.instance_path() == whole.instance_path() => match only.kind() {
+                ValidationErrorKind::Type { kind } => Some(expected_type(kind)),
+                _ => None,
+            },
+            _ => None,
+        })
+        .collect();
+    types.filter(|types| !types.is_empty()).map(|types| types.join(" or "))
 }
 
 fn already_named(name: &str, mistakes: &[String]) -> bool {
@@ -392,7 +426,9 @@ mod tests {
             said(&closed, json!({"repo_name": "a/b", "title": "x", "label": 1})),
             said(&json!({"type": "object", "additionalProperties": false}), json!({"x": 1})),
         ];
-        insta::assert_snapshot!(all.join("\n"));
+        insta::with_settings!({ snapshot_path => "../../../../tests/snapshots" }, {
+            insta::assert_snapshot!(all.join("\n"));
+        });
     }
 
     #[test]
@@ -431,7 +467,7 @@ mod tests {
         let schema = json!({"type": "object", "properties": {"next": {"$ref": "#"}, "n": {"type": "integer"}}});
         assert!(check(&schema, json!({"next": {"next": {"n": 1}}})).is_ok());
         insta::assert_snapshot!(check(&schema, json!({"next": {"next": {"n": "1"}}})).unwrap_err(),
-            @"create_issue: `next.next.n` is str, expected int (expected: *, next: Any = None, n: int = None)");
+            @"create_issue: `next.next.n` is str, expected int (expected: *, next: {next?: dict, n?: int} = None, n: int = None)");
     }
 
     #[test]

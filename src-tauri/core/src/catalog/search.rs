@@ -362,7 +362,7 @@ mod tests {
             ("how do I read a file?", "read_file"),
             ("search files", "searchFiles"),
             ("add two numbers", "get-sum"),
-            ("what time is it", "get_current_time"),
+            ("what is the current time", "get_current_time"),
             ("convert timezone", "convert_time"),
             ("send a message to a slack channel", "post_message"),
             ("comment on an issue", "create_issue_comment"),

@@ -465,7 +465,7 @@ mod tests {
 
     #[test]
     fn an_ordinary_tool() {
-        insta::assert_snapshot!(shown(json!({
+        let shown = shown(json!({
             "type": "object",
             "properties": {
                 "labels": {"type": "array", "items": {"type": "string"}, "description": "Names of labels"},
@@ -477,7 +477,10 @@ mod tests {
             },
             "required": ["repo", "title"],
             "additionalProperties": false,
-        })));
+        }));
+        insta::with_settings!({ snapshot_path => "../../../../tests/snapshots" }, {
+            insta::assert_snapshot!(shown);
+        });
     }
 
     #[test]
@@ -508,7 +511,9 @@ mod tests {
             json!({"properties": {"o": {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}, "required": ["x"]}}}),
         ];
         let all: Vec<String> = schemas.into_iter().map(shown).collect();
-        insta::assert_snapshot!(all.join("\n---\n"));
+        insta::with_settings!({ snapshot_path => "../../../../tests/snapshots" }, {
+            insta::assert_snapshot!(all.join("\n---\n"));
+        });
     }
 
     #[test]
