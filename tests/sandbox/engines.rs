@@ -1,16 +1,17 @@
 //! The engines under test, and a look at them that does not go through the code under test.
 
-use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use bollard::Docker;
-use bollard::query_parameters::ListContainersOptionsBuilder;
+use bollard::models::{ContainerCreateBody, HostConfig, ResourcesUlimits};
+use bollard::query_parameters::{CreateContainerOptionsBuilder, RemoveContainerOptionsBuilder};
 use runbridge_sandbox::SandboxLimits;
 use runbridge_sandbox::container::{ContainerConfig, ContainerSandbox, EngineChoice, EngineSearch};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// An engine under test.
 #[derive(Clone, Debug)]
@@ -43,14 +44,35 @@ impl Engine {
 
     /// Names of all containers that carry this label, in any state.
     pub(crate) async fn containers(&self, label: &str) -> Vec<String> {
-        let filters = HashMap::from([("label".to_owned(), vec![label.to_owned()])]);
-        let options = ListContainersOptionsBuilder::new()
-            .all(true)
-            .filters(&filters)
-            .build();
-        let list = self.client().list_containers(Some(options)).await.unwrap();
-        list.into_iter()
-            .flat_map(|container| container.names.unwrap_or_default())
+        self.list(label)
+            .await
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect()
+    }
+
+    /// Names and states. By hand: the client library cannot read Podman's states.
+    pub(crate) async fn list(&self, label: &str) -> Vec<(String, String)> {
+        let path = self.url.strip_prefix("unix://").unwrap();
+        let filter = format!(
+            "%7B%22label%22%3A%5B%22{}%22%5D%7D",
+            label.replace('=', "%3D")
+        );
+        let mut stream = tokio::net::UnixStream::connect(path).await.unwrap();
+        let request = format!(
+            "GET /v1.41/containers/json?all=1&filters={filter} HTTP/1.0\r\nHost: x\r\n\r\n"
+        );
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.unwrap();
+        let list: serde_json::Value =
+            serde_json::from_str(answer.split_once("\r\n\r\n").unwrap().1).unwrap();
+        let text =
+            |value: &serde_json::Value| value.as_str().unwrap().trim_start_matches('/').to_owned();
+        list.as_array()
+            .unwrap()
+            .iter()
+            .map(|item| (text(&item["Names"][0]), text(&item["State"])))
             .collect()
     }
 }
@@ -92,7 +114,7 @@ pub(crate) async fn on_every_engine<F: Future<Output = ()>>(case: impl Fn(Engine
 pub(crate) struct Bench {
     pub(crate) engine: Engine,
     pub(crate) config: ContainerConfig,
-    dir: tempfile::TempDir,
+    _dir: tempfile::TempDir,
 }
 
 impl Bench {
@@ -115,12 +137,8 @@ impl Bench {
         Self {
             engine: engine.clone(),
             config,
-            dir,
+            _dir: dir,
         }
-    }
-
-    pub(crate) fn dir(&self) -> PathBuf {
-        self.dir.path().to_owned()
     }
 
     pub(crate) async fn open(&self) -> ContainerSandbox {
@@ -133,6 +151,68 @@ impl Bench {
         self.engine
             .containers(&format!("runbridge.owner={}", self.config.owner))
             .await
+    }
+
+    /// How many of them run.
+    pub(crate) async fn running(&self) -> usize {
+        let list = self
+            .engine
+            .list(&format!("runbridge.owner={}", self.config.owner))
+            .await;
+        list.iter().filter(|(_, state)| state == "running").count()
+    }
+
+    /// Create a container behind the back of the code under test; it is not started.
+    pub(crate) async fn create_bare(&self, labels: &[(&str, &str)]) -> String {
+        let name = unique("bare");
+        let body = ContainerCreateBody {
+            image: Some(self.config.image.clone()),
+            cmd: Some(vec!["python3".into()]),
+            labels: Some(
+                labels
+                    .iter()
+                    .map(|(key, value)| ((*key).into(), (*value).into()))
+                    .collect(),
+            ),
+            host_config: Some(HostConfig {
+                network_mode: Some("none".into()),
+                ulimits: Some(
+                    ["nofile", "nproc"]
+                        .map(|name| ResourcesUlimits {
+                            name: Some(name.into()),
+                            soft: Some(256),
+                            hard: Some(256),
+                        })
+                        .to_vec(),
+                ),
+                ..HostConfig::default()
+            }),
+            ..ContainerCreateBody::default()
+        };
+        let options = CreateContainerOptionsBuilder::new().name(&name).build();
+        self.engine
+            .client()
+            .create_container(Some(options), body)
+            .await
+            .unwrap();
+        name
+    }
+
+    pub(crate) async fn exists(&self, name: &str) -> bool {
+        self.engine
+            .client()
+            .inspect_container(name, None)
+            .await
+            .is_ok()
+    }
+
+    pub(crate) async fn remove(&self, name: &str) {
+        let options = RemoveContainerOptionsBuilder::new().force(true).build();
+        self.engine
+            .client()
+            .remove_container(name, Some(options))
+            .await
+            .unwrap();
     }
 
     /// Start the program that owns containers, and wait until it has `guests` of them.

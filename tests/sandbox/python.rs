@@ -67,6 +67,11 @@ impl Python {
 
     pub(crate) async fn run(&mut self, code: &str) -> Ran {
         self.send(code).await;
+        self.collect().await
+    }
+
+    /// What the run that was sent prints until it is done.
+    pub(crate) async fn collect(&mut self) -> Ran {
         let mut ran = Ran::default();
         while let Some((kind, _, payload)) = self.frame().await {
             let text = || String::from_utf8_lossy(&payload).into_owned();

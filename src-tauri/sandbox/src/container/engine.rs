@@ -13,6 +13,7 @@ use std::time::Duration;
 use bollard::Docker;
 use futures_util::future::join_all;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use self::ask::Answer;
 use self::podman::Service;
@@ -80,6 +81,28 @@ impl Engine {
         match tokio::time::timeout(within, request).await {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(error)) => Err(self.error(operation, error_text(&error))),
+            Err(_) => Err(self.error(
+                operation,
+                format!("no answer within {} s", within.as_secs()),
+            )),
+        }
+    }
+
+    /// Ask for what the client library cannot read.
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        operation: &'static str,
+        within: Duration,
+        path: &str,
+        query: &[(&str, &str)],
+    ) -> Result<T, SandboxError> {
+        let version = self.docker.client_version();
+        let path = format!(
+            "/v{}.{}{path}",
+            version.major_version, version.minor_version
+        );
+        match tokio::time::timeout(within, ask::get(&self.address, &path, query)).await {
+            Ok(answer) => answer.map_err(|reason| self.error(operation, reason)),
             Err(_) => Err(self.error(
                 operation,
                 format!("no answer within {} s", within.as_secs()),

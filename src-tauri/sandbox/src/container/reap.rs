@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use bollard::models::ContainerSummary;
-use bollard::query_parameters::{
-    KillContainerOptionsBuilder, ListContainersOptionsBuilder, RemoveContainerOptionsBuilder,
-};
+use bollard::errors::Error;
+use bollard::query_parameters::{KillContainerOptionsBuilder, RemoveContainerOptionsBuilder};
 use futures_util::future::join_all;
+use serde::Deserialize;
 
 use super::engine::Engine;
 use super::owner::Owners;
@@ -40,12 +39,7 @@ pub(crate) async fn reap_dead(engine: &Engine, owners: &Owners) -> Result<usize,
         .iter()
         .filter(|container| is_dead(container, owners))
         .collect();
-    join_all(
-        dead.iter()
-            .filter_map(|container| container.id.as_deref())
-            .map(|id| remove(engine, id)),
-    )
-    .await;
+    join_all(dead.iter().map(|container| remove(engine, &container.id))).await;
     owners.tidy();
     Ok(dead.len())
 }
@@ -60,11 +54,7 @@ pub(crate) async fn remove_all_of(
     let own = list
         .iter()
         .filter(|container| owner_of(container) == Some(owner));
-    join_all(
-        own.filter_map(|container| container.id.as_deref())
-            .map(|id| remove(engine, id)),
-    )
-    .await;
+    join_all(own.map(|container| remove(engine, &container.id))).await;
     Ok(())
 }
 
@@ -94,9 +84,8 @@ pub(crate) async fn kill(engine: &Engine, id: &str) {
 }
 
 /// Remove a container that has ended, or was never started, until the engine no longer knows it.
-/// The engine removes it too, at the same time, so most answers but "not found" mean "not yet".
+/// The engine removes it too, at the same time, so an answer other than "not found" means "not yet".
 pub(crate) async fn wait_gone(engine: &Engine, id: &str) -> Result<(), SandboxError> {
-    const OPERATION: &str = "remove a container";
     let options = || {
         Some(
             RemoveContainerOptionsBuilder::new()
@@ -107,48 +96,51 @@ pub(crate) async fn wait_gone(engine: &Engine, id: &str) -> Result<(), SandboxEr
     };
     let gone = async {
         loop {
-            let last = match engine.docker.remove_container(id, options()).await {
-                // Podman may still list it for a moment.
-                Ok(()) => None,
-                Err(bollard::errors::Error::DockerResponseServerError {
+            match engine.docker.remove_container(id, options()).await {
+                // Asked again, because Podman answers before it has forgotten.
+                Ok(()) => {}
+                Err(Error::DockerResponseServerError {
                     status_code: 404, ..
                 }) => return Ok(()),
-                Err(error) => Some(error),
-            };
-            match engine.docker.inspect_container(id, None).await {
-                Err(bollard::errors::Error::DockerResponseServerError {
-                    status_code: 404, ..
-                }) => return Ok(()),
-                Ok(_) | Err(bollard::errors::Error::DockerResponseServerError { .. }) => {}
-                // The engine itself is gone; it will not get better.
-                Err(error) => return Err(last.unwrap_or(error)),
+                // Engines have no event for "removed" that both send.
+                Err(Error::DockerResponseServerError { .. }) => {
+                    tokio::time::sleep(Duration::from_millis(20)).await
+                }
+                // The engine itself is gone, and its containers are not ours to remove any more.
+                Err(error) => return Err(error),
             }
-            // Engines have no event for "removed" that both send.
-            tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    engine.ask(OPERATION, GONE_WITHIN, gone).await
+    engine.ask("remove a container", GONE_WITHIN, gone).await
 }
 
-async fn list(engine: &Engine, owners: &Owners) -> Result<Vec<ContainerSummary>, SandboxError> {
-    let labels = vec![
+/// What a list says of a container. The client library's own type knows only the states that Docker
+/// has, and Podman has more.
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Listed {
+    id: String,
+    #[serde(default)]
+    labels: Option<HashMap<String, String>>,
+}
+
+async fn list(engine: &Engine, owners: &Owners) -> Result<Vec<Listed>, SandboxError> {
+    let labels = [
         format!("{LABEL}=1"),
         format!("{LABEL_OWNERS}={}", owners.folder_id),
     ];
-    let options = ListContainersOptionsBuilder::new()
-        .all(true)
-        .filters(&HashMap::from([("label".to_owned(), labels)]))
-        .build();
+    let filters = serde_json::json!({ "label": labels }).to_string();
     engine
-        .ask(
+        .get(
             "list containers",
             LIST_WITHIN,
-            engine.docker.list_containers(Some(options)),
+            "/containers/json",
+            &[("all", "true"), ("filters", &filters)],
         )
         .await
 }
 
-fn owner_of(container: &ContainerSummary) -> Option<&str> {
+fn owner_of(container: &Listed) -> Option<&str> {
     container
         .labels
         .as_ref()?
@@ -158,7 +150,7 @@ fn owner_of(container: &ContainerSummary) -> Option<&str> {
 
 /// The filter of the list is the engine's work and a mistake there would cost another's container,
 /// so the labels are looked at again.
-fn is_dead(container: &ContainerSummary, owners: &Owners) -> bool {
+fn is_dead(container: &Listed, owners: &Owners) -> bool {
     let Some(labels) = &container.labels else {
         return false;
     };
@@ -175,14 +167,14 @@ mod tests {
 
     use super::*;
 
-    fn container(labels: &[(&str, &str)]) -> ContainerSummary {
+    fn container(labels: &[(&str, &str)]) -> Listed {
         let labels = labels
             .iter()
             .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
             .collect();
-        ContainerSummary {
+        Listed {
+            id: "x".to_owned(),
             labels: Some(labels),
-            ..ContainerSummary::default()
         }
     }
 

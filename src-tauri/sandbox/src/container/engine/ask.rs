@@ -1,7 +1,8 @@
 //! Ask a socket who is there.
 //!
-//! Two plain HTTP/1.0 requests, because the client library's types lack what tells a rootless
-//! Podman, and because a refused connection must keep its reason.
+//! Plain HTTP/1.0 requests, because the client library's types lack what tells a rootless Podman
+//! and do not know the states of its containers, and because a refused connection must keep its
+//! reason.
 
 use std::io;
 use std::time::Duration;
@@ -52,8 +53,8 @@ fn refusal(text: &str) -> String {
 }
 
 async fn questions(address: &Address) -> Result<Answer, String> {
-    let version: Version = get(address, "/version").await?;
-    let info: Info = get(address, "/info").await?;
+    let version: Version = get(address, "/version", &[]).await?;
+    let info: Info = get(address, "/info", &[]).await?;
     Ok(Answer {
         address: address.clone(),
         kind: version.kind(),
@@ -108,11 +109,17 @@ struct Info {
     operating_system: String,
 }
 
-async fn get<T: DeserializeOwned>(address: &Address, path: &'static str) -> Result<T, String> {
+/// One request, answered in JSON.
+pub(super) async fn get<T: DeserializeOwned>(
+    address: &Address,
+    path: &str,
+    query: &[(&str, &str)],
+) -> Result<T, String> {
+    let target = target(path, query);
     let body = match address {
         #[cfg(unix)]
         Address::Unix(socket) => match tokio::net::UnixStream::connect(socket).await {
-            Ok(stream) => exchange(stream, path).await,
+            Ok(stream) => exchange(stream, &target).await,
             Err(error) => return Err(no_connection(&error)),
         },
         #[cfg(windows)]
@@ -120,7 +127,7 @@ async fn get<T: DeserializeOwned>(address: &Address, path: &'static str) -> Resu
             match tokio::net::windows::named_pipe::ClientOptions::new()
                 .open(pipe.replace('/', "\\"))
             {
-                Ok(stream) => exchange(stream, path).await,
+                Ok(stream) => exchange(stream, &target).await,
                 Err(error) => return Err(no_connection(&error)),
             }
         }
@@ -140,6 +147,25 @@ fn no_connection(error: &io::Error) -> String {
         }
         _ => error.to_string(),
     }
+}
+
+/// A path with its query, in which whatever is not plain is escaped.
+fn target(path: &str, query: &[(&str, &str)]) -> String {
+    let mut target = path.to_owned();
+    for (index, (key, value)) in query.iter().enumerate() {
+        target.push(if index == 0 { '?' } else { '&' });
+        target.push_str(key);
+        target.push('=');
+        for byte in value.bytes() {
+            match byte {
+                b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+                    target.push(char::from(byte))
+                }
+                _ => target.push_str(&format!("%{byte:02X}")),
+            }
+        }
+    }
+    target
 }
 
 /// One request on a fresh connection; HTTP/1.0 makes the engine close it behind the answer.
@@ -221,6 +247,14 @@ mod tests {
         );
         let answer = who_is_there(&address, ANSWER_WITHIN).await.unwrap();
         assert_eq!((answer.kind, answer.rootless), (EngineKind::Docker, true));
+    }
+
+    #[test]
+    fn a_query_is_escaped() {
+        assert_eq!(
+            target("/x", &[("a", "1"), ("f", r#"{"l":["b=c"]}"#)]),
+            "/x?a=1&f=%7B%22l%22%3A%5B%22b%3Dc%22%5D%7D"
+        );
     }
 
     #[tokio::test]
