@@ -35,9 +35,9 @@ pub(crate) struct HardLimits {
 }
 
 impl HardLimits {
-    /// Those of this process.
+    /// Those of this process, where containers run on the same kernel.
     pub(crate) fn of_this_process() -> Self {
-        #[cfg(unix)]
+        #[cfg(target_os = "linux")]
         {
             use rustix::process::{Resource, getrlimit};
             Self {
@@ -45,7 +45,7 @@ impl HardLimits {
                 open_files: getrlimit(Resource::Nofile).maximum,
             }
         }
-        #[cfg(not(unix))]
+        #[cfg(not(target_os = "linux"))]
         Self::default()
     }
 }
@@ -196,8 +196,17 @@ pub(crate) struct Enforced {
     pub(crate) limits: BTreeMap<&'static str, LimitFact>,
     /// What the guest must do to itself because the engine does not: `as`, `nproc`, `nofile`, `core`.
     pub(crate) rlimits: BTreeMap<&'static str, u64>,
-    /// A sentence for each thing the user should know.
-    pub(crate) warnings: Vec<String>,
+    /// What the user should know: sentences without their subject, which is the engine.
+    shortfalls: Vec<String>,
+}
+
+impl Enforced {
+    /// A sentence for each thing that is weaker than asked for.
+    pub(crate) fn warnings(&self, engine: &str) -> impl Iterator<Item = String> {
+        self.shortfalls
+            .iter()
+            .map(move |shortfall| format!("{engine} {shortfall}"))
+    }
 }
 
 /// Address space that Python and its libraries reserve without using it. `RLIMIT_AS` counts it, so
@@ -206,24 +215,20 @@ const RESERVED_BYTES: u64 = 256 << 20;
 
 /// Read back from `inspect` what the engine took on. An engine may drop a limit and still report
 /// success: rootless Podman on cgroup v1 drops all of them.
-pub(crate) fn read_back(
-    limits: &SandboxLimits,
-    engine: &str,
-    created: &ContainerInspectResponse,
-) -> Enforced {
+pub(crate) fn read_back(limits: &SandboxLimits, created: &ContainerInspectResponse) -> Enforced {
     let host = created.host_config.clone().unwrap_or_default();
     let mut facts = BTreeMap::new();
     let mut rlimits = BTreeMap::new();
     let mut dropped = Vec::new();
-    let mut warnings = Vec::new();
+    let mut shortfalls = Vec::new();
 
     let memory = limits.memory_bytes_max as i64;
     let holds = host.memory == Some(memory);
     if holds {
         facts.insert("memory_bytes_max", fact(memory as f64, Enforcement::Cgroup));
         if host.memory_swap != Some(memory) {
-            warnings.push(format!(
-                "{engine} limits memory but not swap; a run may use more than {} MiB on disk",
+            shortfalls.push(format!(
+                "limits memory but not swap; a run may use more than {} MiB on disk",
                 memory >> 20
             ));
         }
@@ -293,7 +298,7 @@ pub(crate) fn read_back(
         let options = host.tmpfs.as_ref().and_then(|mounts| mounts.get(path));
         let holds = options.is_some_and(|options| options.split(',').any(|option| option == size));
         if !holds {
-            warnings.push(format!("{engine} does not limit the size of {path}"));
+            shortfalls.push(format!("does not limit the size of {path}"));
         }
         let how = if holds {
             Enforcement::Mount
@@ -304,12 +309,12 @@ pub(crate) fn read_back(
     }
 
     if !dropped.is_empty() {
-        warnings.insert(0, dropped_warning(engine, &dropped, &rlimits));
+        shortfalls.insert(0, dropped_limits(&dropped, &rlimits));
     }
     Enforced {
         limits: facts,
         rlimits,
-        warnings,
+        shortfalls,
     }
 }
 
@@ -321,8 +326,8 @@ fn fact(asked: f64, how: Enforcement) -> LimitFact {
     }
 }
 
-fn dropped_warning(engine: &str, dropped: &[&str], rlimits: &BTreeMap<&str, u64>) -> String {
-    let mut text = format!("{engine} does not limit {} here", dropped.join(", "));
+fn dropped_limits(dropped: &[&str], rlimits: &BTreeMap<&str, u64>) -> String {
+    let mut text = format!("does not limit {} here", dropped.join(", "));
     if let Some(bytes) = rlimits.get("as") {
         text.push_str(&format!(
             "; each process is limited to {} MiB of address space instead",
