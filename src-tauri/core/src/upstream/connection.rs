@@ -1,13 +1,13 @@
 //! One running server that has been greeted: calls and lists over it, until it ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
 use rmcp::ClientHandler;
 use rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, ClientConfig,
-    ClientNotification, ClientRequest, CustomRequest, CustomResult, ErrorData, RequestId,
+    CancelledNotification, CancelledNotificationParam, ClientConfig, ClientNotification,
+    ClientRequest, CustomRequest, CustomResult, ErrorData, RequestId,
 };
 use rmcp::service::{
     NotificationContext, Peer, PeerRequestOptions, RequestContext, RoleClient, RunningService,
@@ -101,9 +101,14 @@ impl Connection {
         on_tools: impl Fn(Arc<ToolList>) + Send + Sync + 'static,
     ) -> Arc<Self> {
         let tools_changed = Arc::new(Notify::new());
-        let face = Face { tools_changed: Arc::clone(&tools_changed) };
+        let face = Face {
+            tools_changed: Arc::clone(&tools_changed),
+        };
         let closed = CancellationToken::new();
-        let transport = Ending { transport, closed: closed.clone() };
+        let transport = Ending {
+            transport,
+            closed: closed.clone(),
+        };
         let service = serve_directly(face, transport, Some(greeting.peer.clone()));
         let not_yet = UpstreamError::Protocol {
             server: server.clone(),
@@ -122,7 +127,10 @@ impl Connection {
                 stderr,
                 noise,
                 started_at: SystemTime::now(),
-                tools: Mutex::new(Listed { tools: Err(not_yet), at: Instant::now() }),
+                tools: Mutex::new(Listed {
+                    tools: Err(not_yet),
+                    at: Instant::now(),
+                }),
                 listing: tokio::sync::Mutex::new(()),
                 on_tools: Box::new(on_tools),
                 stopping: AtomicBool::new(false),
@@ -145,7 +153,9 @@ impl Connection {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.closed.is_cancelled() || self.stopping.load(Ordering::SeqCst) || self.process.has_exited()
+        self.closed.is_cancelled()
+            || self.stopping.load(Ordering::SeqCst)
+            || self.process.has_exited()
     }
 
     /// Resolves when the connection has ended, without keeping it alive.
@@ -158,7 +168,9 @@ impl Connection {
         let mut notes = Vec::new();
         notes.extend(self.greeting.note.clone());
         if let Some(line) = self.noise.first() {
-            notes.push(format!("writes to stdout, which is for messages alone; the first line was: {line}"));
+            notes.push(format!(
+                "writes to stdout, which is for messages alone; the first line was: {line}"
+            ));
         }
         match &lock(&self.tools).tools {
             Ok(tools) => notes.extend(tools.notes.iter().cloned()),
@@ -177,10 +189,15 @@ impl Connection {
         let _one_at_a_time = self.listing.lock().await;
         let tools = match self.all_pages().await {
             Ok(tools) => Ok(Arc::new(tools)),
-            Err(error @ (UpstreamError::Died { .. } | UpstreamError::Stopped { .. })) => return Err(error),
+            Err(error @ (UpstreamError::Died { .. } | UpstreamError::Stopped { .. })) => {
+                return Err(error);
+            }
             Err(error) => Err(error),
         };
-        *lock(&self.tools) = Listed { tools, at: Instant::now() };
+        *lock(&self.tools) = Listed {
+            tools,
+            at: Instant::now(),
+        };
         Ok(())
     }
 
@@ -226,14 +243,19 @@ impl Connection {
             let text = match self.request("tools/list", params).await {
                 Ok(text) => text,
                 // A server without tools need not know the method.
-                Err(UpstreamError::Rpc { rpc_code: -32601, .. }) if page_number == 1 => {
+                Err(UpstreamError::Rpc {
+                    rpc_code: -32601, ..
+                }) if page_number == 1 => {
                     note = Some("offers no tools".to_owned());
                     break;
                 }
                 Err(UpstreamError::Rpc { message, .. }) => {
                     let detail = format!("tools/list failed on page {page_number}: {message}");
                     if page_number == 1 {
-                        return Err(UpstreamError::Protocol { server: self.server.clone(), detail });
+                        return Err(UpstreamError::Protocol {
+                            server: self.server.clone(),
+                            detail,
+                        });
                     }
                     note = Some(format!("{detail}; the pages before it count"));
                     break;
@@ -241,24 +263,33 @@ impl Connection {
                 Err(error) => return Err(error),
             };
             bytes += text.get().len();
-            let page: Page = serde_json::from_str(text.get()).map_err(|error| UpstreamError::Protocol {
-                server: self.server.clone(),
-                detail: format!("its answer to tools/list is not a list: {error}"),
-            })?;
+            let page: Page =
+                serde_json::from_str(text.get()).map_err(|error| UpstreamError::Protocol {
+                    server: self.server.clone(),
+                    detail: format!("its answer to tools/list is not a list: {error}"),
+                })?;
             objects.extend(page.tools.unwrap_or_default());
-            let next = page.next_cursor.filter(|cursor| !cursor.is_null() && cursor.as_str() != Some(""));
+            let next = page
+                .next_cursor
+                .filter(|cursor| !cursor.is_null() && cursor.as_str() != Some(""));
             if objects.len() > TOOLS_MAX {
                 objects.truncate(TOOLS_MAX);
-                note = Some(format!("lists more than {TOOLS_MAX} tools; the rest is left out"));
+                note = Some(format!(
+                    "lists more than {TOOLS_MAX} tools; the rest is left out"
+                ));
                 break;
             }
             let Some(next) = next else { break };
             if cursor.as_ref() == Some(&next) {
-                note = Some(format!("repeats the cursor of page {page_number}; later pages are left out"));
+                note = Some(format!(
+                    "repeats the cursor of page {page_number}; later pages are left out"
+                ));
                 break;
             }
             if page_number >= PAGES_MAX || bytes > LIST_BYTES_MAX {
-                note = Some(format!("lists its tools on more than {page_number} pages; the rest is left out"));
+                note = Some(format!(
+                    "lists its tools on more than {page_number} pages; the rest is left out"
+                ));
                 break;
             }
             cursor = Some(next);
@@ -296,12 +327,17 @@ impl Connection {
         }
         let request = ClientRequest::CustomRequest(CustomRequest::new(method, Some(params)));
         let peer = self.service.peer();
-        let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+        let sent = peer
+            .send_cancellable_request(request, PeerRequestOptions::no_options())
+            .await;
         let mut handle = match sent {
             Ok(handle) => handle,
             Err(error) => return Err(self.service_error(error).await),
         };
-        let mut cancel = CancelOnDrop { peer, id: Some(handle.id.clone()) };
+        let mut cancel = CancelOnDrop {
+            peer,
+            id: Some(handle.id.clone()),
+        };
         let answered = tokio::select! {
             biased;
             answered = &mut handle.rx => answered,
@@ -327,47 +363,56 @@ impl Connection {
                 server: self.server.clone(),
                 rpc_code: error.code.0.into(),
                 message: error.message.into_owned(),
-                data: error.data,
+                data: error.data.map(Box::new),
             },
             ServiceError::TransportClosed | ServiceError::TransportSend(_) => self.death().await,
-            other => UpstreamError::Protocol { server: self.server.clone(), detail: other.to_string() },
+            other => UpstreamError::Protocol {
+                server: self.server.clone(),
+                detail: other.to_string(),
+            },
         }
     }
 
     /// Why there is no connection any more.
     pub(super) async fn death(&self) -> UpstreamError {
         if self.stopping.load(Ordering::SeqCst) {
-            return UpstreamError::Stopped { server: self.server.clone() };
+            return UpstreamError::Stopped {
+                server: self.server.clone(),
+            };
         }
-        let exit = match self.process.exit(EXIT_STATUS).await {
-            Some(exit) => exit.to_string(),
-            None => {
-                // Without its output it is of no use, and it must not stay beside its successor.
-                self.process.begin_stop();
-                "closed its output".to_owned()
-            }
+        let exit = if let Some(exit) = self.process.exit(EXIT_STATUS).await {
+            exit.to_string()
+        } else {
+            // Without its output it is of no use, and it must not stay beside its successor.
+            self.process.begin_stop();
+            "closed its output".to_owned()
         };
-        UpstreamError::Died { server: self.server.clone(), exit, stderr_last: self.stderr.last_line() }
+        UpstreamError::Died {
+            server: self.server.clone(),
+            exit,
+            stderr_last: self.stderr.last_line(),
+        }
     }
 
     /// The same end, told of a server that was not ready.
     pub(super) async fn as_start_error(&self, error: UpstreamError) -> UpstreamError {
-        let UpstreamError::Died { .. } = error else { return error };
-        let UpstreamError::Died { server, exit, stderr_last } = self.death().await else { return error };
+        let UpstreamError::Died { .. } = error else {
+            return error;
+        };
+        let UpstreamError::Died {
+            server,
+            exit,
+            stderr_last,
+        } = self.death().await
+        else {
+            return error;
+        };
         UpstreamError::Start {
             server,
             reason: format!("it {exit} before it had listed its tools"),
             stderr_last,
             hint: None,
         }
-    }
-
-    /// Stop the server in the background; `leaving` gets what to wait for.
-    pub(super) fn give_up(self: Arc<Self>, leaving: &Mutex<Option<Process>>) {
-        self.stopping.store(true, Ordering::SeqCst);
-        self.service.cancellation_token().cancel();
-        self.process.begin_stop();
-        *leaving.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.process.watch());
     }
 
     /// Stop the server and wait until it and all that it started are gone.
@@ -385,7 +430,9 @@ struct Ending<T> {
     closed: CancellationToken,
 }
 
-impl<T: rmcp::transport::Transport<RoleClient>> rmcp::transport::Transport<RoleClient> for Ending<T> {
+impl<T: rmcp::transport::Transport<RoleClient>> rmcp::transport::Transport<RoleClient>
+    for Ending<T>
+{
     type Error = T::Error;
 
     fn send(
@@ -424,14 +471,18 @@ struct CancelOnDrop<'a> {
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
         let peer = self.peer.clone();
         let reason = "nobody waits for the answer any more".to_owned();
         let params = CancelledNotificationParam::new(Some(id), Some(reason));
         let notification = CancelledNotification::new(params);
         // Bounded by the connection: it ends when the message is written or the connection closes.
         runtime.spawn(async move {
-            let _ = peer.send_notification(ClientNotification::CancelledNotification(notification)).await;
+            let _ = peer
+                .send_notification(ClientNotification::CancelledNotification(notification))
+                .await;
         });
     }
 }
@@ -444,7 +495,9 @@ fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<(
 async fn follow(connection: Weak<Connection>, tools_changed: Arc<Notify>) {
     loop {
         tools_changed.notified().await;
-        let Some(connection) = connection.upgrade() else { return };
+        let Some(connection) = connection.upgrade() else {
+            return;
+        };
         // A change that came while a list was under way is in the next one.
         if let Ok(Ok(())) = timeout(LIST, connection.list()).await
             && let Ok(tools) = connection.tools()
@@ -457,12 +510,14 @@ async fn follow(connection: Weak<Connection>, tools_changed: Arc<Notify>) {
 /// Since 2026-07-28 a server tells of changes only on a request that stays open for it.
 async fn subscribe(peer: Peer<RoleClient>) {
     let params = json!({ "notifications": { "toolsListChanged": true } });
-    let request = ClientRequest::CustomRequest(CustomRequest::new("subscriptions/listen", Some(params)));
-    match peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await {
-        Ok(handle) => match handle.rx.await {
-            Ok(Ok(_)) | Err(_) => tracing::debug!("a server ended its subscription to changes of its tools"),
-            Ok(Err(error)) => tracing::debug!(%error, "a server refused the subscription to changes of its tools"),
-        },
-        Err(error) => tracing::debug!(%error, "the subscription to changes of tools cannot be sent"),
+    let request = CustomRequest::new("subscriptions/listen", Some(params));
+    let request = ClientRequest::CustomRequest(request);
+    let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options());
+    let ended = match sent.await {
+        Ok(handle) => handle.rx.await,
+        Err(error) => Ok(Err(error)),
+    };
+    if let Ok(Err(error)) = ended {
+        tracing::debug!(%error, "there is no subscription to changes of tools");
     }
 }
