@@ -752,3 +752,33 @@ async fn an_idle_server_is_stopped_and_a_busy_one_is_not() {
     assert_eq!(bench.text("echo", json!({"text": "again"})).await, "again");
     assert_eq!(bench.starts("fake"), 2);
 }
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_server_does_not_outlive_a_bridge_that_is_killed() {
+    // The bridge must be another process than the one that looks on; it is this test once more.
+    if let Ok(trace) = std::env::var("RUNBRIDGE_TEST_TRACE") {
+        let bench = Bench::new();
+        let script = json!({"ignore_eof": true, "trace": trace}).to_string();
+        let fake = entry("fake", fake_upstream().to_str().unwrap(), &[&script]);
+        bench.catalog.set_entries(vec![fake]).await;
+        bench.text("pid", json!({})).await;
+        return std::future::pending().await;
+    }
+    let bench = Bench::new();
+    let name = "upstream::a_server_does_not_outlive_a_bridge_that_is_killed";
+    let mut bridge = tokio::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env("RUNBRIDGE_TEST_TRACE", bench.trace_path("held"))
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let called = || bench.methods("held").contains(&"tools/call".to_owned());
+    until("the server is called", called).await;
+    let pid = pid_of(&bench.trace("held"), "start");
+    assert!(lives(pid));
+    bridge.kill().await.unwrap();
+    until("the server ends", || !lives(pid)).await;
+}

@@ -309,7 +309,15 @@ impl Upstream {
     }
 
     async fn end(&self, next: State) {
-        let before = std::mem::replace(&mut *self.state(), next);
+        let before = {
+            let mut state = self.state();
+            let next = if matches!(*state, State::ShutDown) {
+                State::ShutDown
+            } else {
+                next
+            };
+            std::mem::replace(&mut *state, next)
+        };
         match before {
             State::Stopped | State::ShutDown | State::Failed { .. } => {}
             State::Starting { mut done, cancel } => {
@@ -341,7 +349,14 @@ impl Upstream {
             State::Ready { connection, .. } if !connection.is_closed() => {
                 return Ok(Ok(Arc::clone(connection)));
             }
-            State::Ready { deaths, .. } => (0, *deaths),
+            State::Ready { connection, deaths } => {
+                // It died, and this call comes before the news of it. One that lives on without its
+                // output must be gone before its successor starts.
+                if !connection.process().has_exited() {
+                    *lock(&self.unready) = Some(connection.process());
+                }
+                (0, *deaths + 1)
+            }
             State::Starting { done, .. } => return Ok(Err(done.clone())),
             State::Failed {
                 error, retry_at, ..

@@ -23,7 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::error::UpstreamError;
 use super::lifecycle::{Greeting, answer, client_info};
-use super::stdio::{Noise, Process, StderrTail, StdioTransport};
+use super::stdio::{Noise, Process, ProcessHandle, StderrTail, StdioTransport};
 use super::tools::{TOOLS_MAX, ToolList};
 use super::wire::raw_result;
 use super::{EXIT_STATUS, lock};
@@ -140,6 +140,10 @@ impl Connection {
         })
     }
 
+    pub(super) fn process(&self) -> ProcessHandle {
+        self.process.handle()
+    }
+
     pub(super) fn pid(&self) -> u32 {
         self.process.pid()
     }
@@ -225,8 +229,10 @@ impl Connection {
 
     async fn all_pages(&self) -> Result<ToolList, UpstreamError> {
         #[derive(Deserialize)]
-        struct Page {
-            tools: Option<Vec<Value>>,
+        struct Page<'a> {
+            /// Each by itself, so that one that is no JSON value for us costs only itself.
+            #[serde(borrow)]
+            tools: Option<Vec<&'a RawValue>>,
             #[serde(rename = "nextCursor", default)]
             next_cursor: Option<Value>,
         }
@@ -263,12 +269,17 @@ impl Connection {
                 Err(error) => return Err(error),
             };
             bytes += text.get().len();
-            let page: Page =
+            let page: Page<'_> =
                 serde_json::from_str(text.get()).map_err(|error| UpstreamError::Protocol {
                     server: self.server.clone(),
                     detail: format!("its answer to tools/list is not a list: {error}"),
                 })?;
-            objects.extend(page.tools.unwrap_or_default());
+            let tools = page.tools.unwrap_or_default();
+            objects.extend(
+                tools
+                    .iter()
+                    .map(|tool| serde_json::from_str(tool.get()).unwrap_or_default()),
+            );
             let next = page
                 .next_cursor
                 .filter(|cursor| !cursor.is_null() && cursor.as_str() != Some(""));
