@@ -164,6 +164,11 @@ enum State {
 
 type StartResult = Result<Arc<Connection>, UpstreamError>;
 
+enum ReadyOrStarting {
+    Ready(Arc<Connection>),
+    Starting(watch::Receiver<Option<StartResult>>),
+}
+
 impl Upstream {
     pub(crate) fn new(
         entry: Entry,
@@ -333,21 +338,17 @@ impl Upstream {
     /// The connection: at hand, or when the start that is under way or begins now has ended.
     async fn connection(self: &Arc<Self>) -> StartResult {
         match self.ready_or_starting()? {
-            Ok(connection) => Ok(connection),
-            Err(done) => wait(done, &self.entry.name).await,
+            ReadyOrStarting::Ready(connection) => Ok(connection),
+            ReadyOrStarting::Starting(done) => wait(done, &self.entry.name).await,
         }
     }
 
-    /// The connection, or what to wait for; a start begins if none is under way. The error is that
-    /// none may begin.
-    #[allow(clippy::type_complexity, reason = "each part is said above")]
-    fn ready_or_starting(
-        self: &Arc<Self>,
-    ) -> Result<Result<Arc<Connection>, watch::Receiver<Option<StartResult>>>, UpstreamError> {
+    /// Begins a start if none is under way. The error is that none may begin.
+    fn ready_or_starting(self: &Arc<Self>) -> Result<ReadyOrStarting, UpstreamError> {
         let mut state = self.state();
         let (failures, deaths) = match &*state {
             State::Ready { connection, .. } if !connection.is_closed() => {
-                return Ok(Ok(Arc::clone(connection)));
+                return Ok(ReadyOrStarting::Ready(Arc::clone(connection)));
             }
             State::Ready { connection, deaths } => {
                 // It died, and this call comes before the news of it. One that lives on without its
@@ -357,7 +358,7 @@ impl Upstream {
                 }
                 (0, *deaths + 1)
             }
-            State::Starting { done, .. } => return Ok(Err(done.clone())),
+            State::Starting { done, .. } => return Ok(ReadyOrStarting::Starting(done.clone())),
             State::Failed {
                 error, retry_at, ..
             } if *retry_at > Instant::now() => {
@@ -383,7 +384,7 @@ impl Upstream {
         // by its own limit or by `cancel`.
         tokio::spawn(Arc::clone(self).start(cancel, finished, failures, deaths));
         self.changed(Change::State);
-        Ok(Err(done))
+        Ok(ReadyOrStarting::Starting(done))
     }
 
     async fn start(

@@ -45,11 +45,20 @@ const STOP_WORDS: [&str; 36] = [
 /// The words of one server's tools.
 #[derive(Debug, Default)]
 pub(crate) struct SearchIndex {
-    words: HashMap<String, Vec<Posting>>,
+    words: HashMap<String, Word>,
     /// Words of each tool's name.
     names: Vec<Vec<String>>,
     /// Weighted length of each tool.
     lengths: Vec<f32>,
+}
+
+/// One word, and where it is.
+#[derive(Debug)]
+struct Word {
+    postings: Vec<Posting>,
+    /// In characters.
+    length: usize,
+    letters: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -98,7 +107,12 @@ impl SearchIndex {
                 add(&mut words(&parameter.name).into_iter(), PARAMETER);
             }
             for (word, weight) in weights {
-                index.words.entry(word).or_default().push(Posting {
+                let known = index.words.entry(word).or_insert_with_key(|word| Word {
+                    postings: Vec::new(),
+                    length: word.chars().count(),
+                    letters: letters(word),
+                });
+                known.postings.push(Posting {
                     tool: number as u32,
                     weight,
                 });
@@ -107,6 +121,10 @@ impl SearchIndex {
             index.lengths.push(length);
         }
         index
+    }
+
+    fn postings(&self, word: &str) -> &[Posting] {
+        self.words.get(word).map_or(&[], |word| &word.postings)
     }
 }
 
@@ -136,7 +154,7 @@ pub(crate) fn search(query: &str, indexes: &[&SearchIndex], limit: usize) -> Vec
         let mut best: HashMap<(usize, u32), f32> = HashMap::new();
         for (known, worth) in &meant {
             for (place, index) in indexes.iter().enumerate() {
-                for posting in index.words.get(*known).into_iter().flatten() {
+                for posting in index.postings(known) {
                     let length = index.lengths[posting.tool as usize] / average;
                     let bounded = posting.weight * (SATURATION + 1.0)
                         / (posting.weight + SATURATION * (1.0 - LENGTH + LENGTH * length));
@@ -186,11 +204,7 @@ pub(crate) fn search(query: &str, indexes: &[&SearchIndex], limit: usize) -> Vec
 }
 
 fn frequency(word: &str, indexes: &[&SearchIndex]) -> usize {
-    indexes
-        .iter()
-        .filter_map(|index| index.words.get(word))
-        .map(Vec::len)
-        .sum()
+    indexes.iter().map(|index| index.postings(word).len()).sum()
 }
 
 /// The known words that a word asked for may mean, each with what it is worth: itself, words that
@@ -200,26 +214,20 @@ fn meanings<'a>(asked: &'a str, indexes: &[&'a SearchIndex]) -> Vec<(&'a str, f3
     if frequency(asked, indexes) > 0 {
         meant.push((asked, 1.0));
     }
-    let known = || {
-        indexes
-            .iter()
-            .flat_map(|index| index.words.keys().map(String::as_str))
-    };
+    let known = || indexes.iter().flat_map(|index| &index.words);
     let length = asked.chars().count();
     if length >= 4 {
-        for word in known().filter(|word| word.len() > asked.len() && word.starts_with(asked)) {
-            meant.push((word, PREFIX));
-        }
+        let longer =
+            known().filter(|(word, _)| word.len() > asked.len() && word.starts_with(asked));
+        meant.extend(longer.map(|(word, _)| (word.as_str(), PREFIX)));
     }
     if meant.is_empty() && length >= 3 {
         let allowed = if length <= 5 { 1 } else { 2 };
         let letters = letters(asked);
-        for word in known() {
+        for (word, about) in known() {
             // Cheap tests first: most words differ in length or letters by more than is allowed.
-            let differs = (self::letters(word) ^ letters).count_ones() as usize;
-            if word.len().abs_diff(asked.len()) <= 4 * allowed
-                && differs <= 2 * allowed
-                && word.chars().count().abs_diff(length) <= allowed
+            if about.length.abs_diff(length) <= allowed
+                && (about.letters ^ letters).count_ones() as usize <= 2 * allowed
                 && strsim::osa_distance(word, asked) <= allowed
             {
                 meant.push((word, TYPO));

@@ -13,6 +13,7 @@ use rmcp::service::{
     NotificationContext, Peer, PeerRequestOptions, RequestContext, RoleClient, RunningService,
     ServiceError, serve_directly,
 };
+use rmcp::transport::Transport;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -23,7 +24,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::error::UpstreamError;
 use super::lifecycle::{Greeting, answer, client_info};
-use super::stdio::{Noise, Process, ProcessHandle, StderrTail, StdioTransport};
+use super::stdio::{Noise, Process, ProcessHandle, StderrTail};
 use super::tools::{TOOLS_MAX, ToolList};
 use super::wire::raw_result;
 use super::{EXIT_STATUS, lock};
@@ -93,7 +94,7 @@ impl ClientHandler for Face {
 impl Connection {
     pub(super) fn new(
         server: String,
-        transport: StdioTransport,
+        transport: impl Transport<RoleClient> + 'static,
         process: Process,
         greeting: Greeting,
         stderr: Arc<StderrTail>,
