@@ -38,9 +38,6 @@ const LIST_BYTES_MAX: usize = super::wire::LINE_BYTES_MAX;
 /// One listing that nobody waits for with a deadline of his own.
 const LIST: Duration = Duration::from_secs(30);
 
-/// How recent a list must be not to be asked for again because a name was missing.
-const LIST_FRESH: Duration = Duration::from_millis(500);
-
 /// A live connection. Dropping it stops the server in the background.
 pub(crate) struct Connection {
     server: String,
@@ -63,7 +60,8 @@ pub(crate) struct Connection {
 
 struct Listed {
     tools: Result<Arc<ToolList>, UpstreamError>,
-    at: Instant,
+    /// When this list was asked for.
+    began: Option<Instant>,
 }
 
 /// Our side of the protocol: what servers may ask of us.
@@ -130,7 +128,7 @@ impl Connection {
                 started_at: SystemTime::now(),
                 tools: Mutex::new(Listed {
                     tools: Err(not_yet),
-                    at: Instant::now(),
+                    began: None,
                 }),
                 listing: tokio::sync::Mutex::new(()),
                 on_tools: Box::new(on_tools),
@@ -189,43 +187,54 @@ impl Connection {
     }
 
     /// List the tools. A server that answers with an error stays usable, and the error is what
-    /// [`Self::tools`] gives; an error here means that the server is lost.
+    /// [`Self::tools`] gives unless there was a list before; an error here means that the server is
+    /// lost.
     pub(super) async fn list(&self) -> Result<(), UpstreamError> {
+        self.list_since(Instant::now()).await
+    }
+
+    /// List the tools as they are now; callers at the same time share one list.
+    pub(super) async fn list_again(&self) -> Result<Arc<ToolList>, UpstreamError> {
+        let before = self.tools().ok();
+        let Ok(listed) = timeout(LIST, self.list()).await else {
+            return Err(UpstreamError::Protocol {
+                server: self.server.clone(),
+                detail: format!("tools/list was not answered within {} s", LIST.as_secs()),
+            });
+        };
+        listed?;
+        let tools = self.tools()?;
+        if !before.is_some_and(|before| Arc::ptr_eq(&before, &tools)) {
+            (self.on_tools)(Arc::clone(&tools));
+        }
+        Ok(tools)
+    }
+
+    /// A list that began after `asked` is as good as another one.
+    async fn list_since(&self, asked: Instant) -> Result<(), UpstreamError> {
         let _one_at_a_time = self.listing.lock().await;
-        let tools = match self.all_pages().await {
-            Ok(tools) => Ok(Arc::new(tools)),
+        if lock(&self.tools).began.is_some_and(|began| began >= asked) {
+            return Ok(());
+        }
+        let began = Some(Instant::now());
+        let answer = match self.all_pages().await {
             Err(error @ (UpstreamError::Died { .. } | UpstreamError::Stopped { .. })) => {
                 return Err(error);
             }
-            Err(error) => Err(error),
+            answer => answer,
         };
-        *lock(&self.tools) = Listed {
-            tools,
-            at: Instant::now(),
-        };
-        Ok(())
-    }
-
-    /// List the tools, unless that was done a moment ago.
-    pub(super) async fn list_again(&self) -> Result<Arc<ToolList>, UpstreamError> {
-        if lock(&self.tools).at.elapsed() > LIST_FRESH {
-            let before = self.tools().ok();
-            match timeout(LIST, self.list()).await {
-                Ok(listed) => listed?,
-                Err(_) => {
-                    return Err(UpstreamError::Protocol {
-                        server: self.server.clone(),
-                        detail: format!("tools/list was not answered within {} s", LIST.as_secs()),
-                    });
-                }
+        let mut listed = lock(&self.tools);
+        listed.began = began;
+        match (answer, &listed.tools) {
+            // The same value stays, and with it all that was derived from it.
+            (Ok(tools), Ok(before)) if tools == **before => {}
+            (Ok(tools), _) => listed.tools = Ok(Arc::new(tools)),
+            (Err(error), Ok(_)) => {
+                tracing::warn!(server = %self.server, %error, "the list of tools is not renewed");
             }
-            if let Ok(tools) = self.tools()
-                && before.as_ref() != Some(&tools)
-            {
-                (self.on_tools)(tools);
-            }
+            (Err(error), Err(_)) => listed.tools = Err(error),
         }
-        self.tools()
+        Ok(())
     }
 
     async fn all_pages(&self) -> Result<ToolList, UpstreamError> {
@@ -510,11 +519,9 @@ async fn follow(connection: Weak<Connection>, tools_changed: Arc<Notify>) {
         let Some(connection) = connection.upgrade() else {
             return;
         };
-        // A change that came while a list was under way is in the next one.
-        if let Ok(Ok(())) = timeout(LIST, connection.list()).await
-            && let Ok(tools) = connection.tools()
-        {
-            (connection.on_tools)(tools);
+        // A change that comes while this list is under way asks for the next one.
+        if let Err(error) = connection.list_again().await {
+            tracing::debug!(%error, "changed tools cannot be listed");
         }
     }
 }
