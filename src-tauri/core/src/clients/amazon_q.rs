@@ -46,7 +46,7 @@ pub(super) const KIRO: Client = Client {
 
 fn agents(folder: &Path) -> impl Iterator<Item = Place> {
     files_in(folder, |name| {
-        !name.starts_with('.') && name.ends_with(".json")
+        !name.starts_with('.') && name.to_ascii_lowercase().ends_with(".json")
     })
     .into_iter()
     .map(Place::user)

@@ -1,4 +1,4 @@
-//! VS Code and its kin: Insiders, VSCodium, Code - OSS, and the servers that they leave on remote machines.
+//! VS Code and its kin: Insiders, `VSCodium`, Code - OSS, and the servers that they leave on remote machines.
 //!
 //! Values of `inputs` are in its secret store, where only VS Code may look: what needs one says so.
 
