@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::entry::EntryTransport;
-use super::expand::{Field, Scope, Syntax, env_file};
+use super::expand::{Field, Scope, Syntax};
 use super::parse::{Kind, Member, Value};
 use crate::paths::{Os, under_home};
 
@@ -356,7 +356,7 @@ impl<'v> Reader<'v, '_> {
                 .or(self.scope.file.parent())
                 .unwrap_or(self.scope.home)
                 .join(&path);
-            match env_file(&full) {
+            match self.scope.env_file(&full) {
                 Ok(variables) => env.extend(
                     variables
                         .into_iter()
