@@ -19,10 +19,13 @@ mod tools;
 mod wire;
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
 use serde_json::Map;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
@@ -73,6 +76,35 @@ impl Default for UpstreamLimits {
             call_ms_max: 60_000,
             idle_ms_max: 600_000,
         }
+    }
+}
+
+/// The environment that a terminal of the user would have. It may still be on its way: a server's
+/// start waits for it, nothing else does.
+#[derive(Clone)]
+pub struct LoginEnv(Shared<BoxFuture<'static, Arc<BTreeMap<String, String>>>>);
+
+impl LoginEnv {
+    /// What `asked` will give; it begins when it is first waited for.
+    pub fn of(asked: impl Future<Output = Arc<BTreeMap<String, String>>> + Send + 'static) -> Self {
+        Self(asked.boxed().shared())
+    }
+
+    /// The variables, once they are known.
+    pub async fn get(&self) -> Arc<BTreeMap<String, String>> {
+        self.0.clone().await
+    }
+}
+
+impl From<BTreeMap<String, String>> for LoginEnv {
+    fn from(known: BTreeMap<String, String>) -> Self {
+        Self::of(std::future::ready(Arc::new(known)))
+    }
+}
+
+impl std::fmt::Debug for LoginEnv {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LoginEnv")
     }
 }
 
@@ -127,7 +159,7 @@ pub(crate) type Observer = Arc<dyn Fn(&str, Change) + Send + Sync>;
 /// One server's connection, or the means to have one.
 pub(crate) struct Upstream {
     entry: Entry,
-    login_env: Arc<BTreeMap<String, String>>,
+    login_env: LoginEnv,
     limits: UpstreamLimits,
     observer: Observer,
     state: Mutex<State>,
@@ -172,7 +204,7 @@ enum ReadyOrStarting {
 impl Upstream {
     pub(crate) fn new(
         entry: Entry,
-        login_env: Arc<BTreeMap<String, String>>,
+        login_env: LoginEnv,
         limits: UpstreamLimits,
         era: Option<Era>,
         observer: Observer,
@@ -455,7 +487,7 @@ impl Upstream {
         let program = Program {
             command: command.clone(),
             args: args.clone(),
-            env: stdio::environment(&self.login_env, env),
+            env: stdio::environment(&*self.login_env.get().await, env),
             cwd: cwd.clone(),
         };
         self.stop_unready().await;
