@@ -20,13 +20,16 @@ impl Components {
 
     /// The folder `dir`.
     pub fn at(dir: &Path) -> Self {
-        Self { dir: dir.to_owned() }
+        Self {
+            dir: dir.to_owned(),
+        }
     }
 
     /// The entry of one real server, with its data inside `home`.
     pub fn entry(&self, name: &str, home: &TempHome) -> Value {
         let npm = |program: &str| self.dir.join("npm/node_modules/.bin").join(program);
-        let venv = |venv: &str, program: &str| self.dir.join("py").join(venv).join("bin").join(program);
+        let venv =
+            |venv: &str, program: &str| self.dir.join("py").join(venv).join("bin").join(program);
         let files = home.join("files");
         let entry = |command: PathBuf, args: &[&str]| json!({ "command": command, "args": args });
         match name {
@@ -38,12 +41,14 @@ impl Components {
             "everything" => entry(npm("mcp-server-everything"), &["stdio"]),
             "sequential-thinking" => entry(npm("mcp-server-sequential-thinking"), &[]),
             "time" => entry(venv("time", "mcp-server-time"), &["--local-timezone=UTC"]),
-            "git" => {
-                entry(venv("git", "mcp-server-git"), &["--repository", &home.join("repo").to_string_lossy()])
-            }
-            "sqlite" => {
-                entry(venv("sqlite", "mcp-server-sqlite"), &["--db-path", &home.join("t.db").to_string_lossy()])
-            }
+            "git" => entry(
+                venv("git", "mcp-server-git"),
+                &["--repository", &home.join("repo").to_string_lossy()],
+            ),
+            "sqlite" => entry(
+                venv("sqlite", "mcp-server-sqlite"),
+                &["--db-path", &home.join("t.db").to_string_lossy()],
+            ),
             "excel" => entry(venv("excel", "excel-mcp-server"), &["stdio"]),
             other => panic!("no component is called {other}"),
         }
@@ -51,6 +56,9 @@ impl Components {
 
     /// The entries of several servers.
     pub fn entries(&self, names: &[&str], home: &TempHome) -> Map<String, Value> {
-        names.iter().map(|name| ((*name).to_owned(), self.entry(name, home))).collect()
+        names
+            .iter()
+            .map(|name| ((*name).to_owned(), self.entry(name, home)))
+            .collect()
     }
 }

@@ -29,7 +29,8 @@ pub struct Container {
 
 /// The image that tests run in, from `RUNBRIDGE_TEST_IMAGE`.
 pub fn image() -> String {
-    std::env::var("RUNBRIDGE_TEST_IMAGE").unwrap_or_else(|_| "localhost/runbridge-python:bookworm".to_owned())
+    std::env::var("RUNBRIDGE_TEST_IMAGE")
+        .unwrap_or_else(|_| "localhost/runbridge-python:bookworm".to_owned())
 }
 
 impl Engine {
@@ -40,7 +41,10 @@ impl Engine {
             .filter_map(|item| {
                 let (name, url) = item.split_once('=')?;
                 let socket = url.strip_prefix("unix://").unwrap_or(url);
-                Some(Self { name: name.trim().to_owned(), socket: socket.into() })
+                Some(Self {
+                    name: name.trim().to_owned(),
+                    socket: socket.into(),
+                })
             })
             .collect()
     }
@@ -62,15 +66,29 @@ impl Engine {
         } else {
             ("docker", "DOCKER_HOST")
         };
-        [("MCP_BRIDGE_RUNTIME".to_owned(), runtime.to_owned()), (host.to_owned(), self.url())]
+        [
+            ("MCP_BRIDGE_RUNTIME".to_owned(), runtime.to_owned()),
+            (host.to_owned(), self.url()),
+        ]
     }
 
     /// Every container with our label, in whatever state.
     pub fn containers(&self) -> Vec<Container> {
         let filters = r#"{"label":["runbridge=1"]}"#;
-        let body = self.request("GET", &format!("/v1.41/containers/json?all=true&filters={}", percent(filters)));
-        let list: Value = serde_json::from_slice(&body)
-            .unwrap_or_else(|error| panic!("{}: {error} in {}", self.name, String::from_utf8_lossy(&body)));
+        let body = self.request(
+            "GET",
+            &format!(
+                "/v1.41/containers/json?all=true&filters={}",
+                percent(filters)
+            ),
+        );
+        let list: Value = serde_json::from_slice(&body).unwrap_or_else(|error| {
+            panic!(
+                "{}: {error} in {}",
+                self.name,
+                String::from_utf8_lossy(&body)
+            )
+        });
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let mut containers: Vec<_> = list
             .as_array()
@@ -95,11 +113,22 @@ impl Engine {
     fn request(&self, method: &str, target: &str) -> Vec<u8> {
         let mut stream = UnixStream::connect(&self.socket)
             .unwrap_or_else(|error| panic!("{} at {}: {error}", self.name, self.socket.display()));
-        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
-        write!(stream, "{method} {target} HTTP/1.0\r\nHost: localhost\r\n\r\n").unwrap();
+        stream
+            .set_read_timeout(Some(Duration::from_secs(30)))
+            .unwrap();
+        write!(
+            stream,
+            "{method} {target} HTTP/1.0\r\nHost: localhost\r\n\r\n"
+        )
+        .unwrap();
         let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap_or_else(|error| panic!("{}: {target}: {error}", self.name));
-        let body = answer.windows(4).position(|four| four == b"\r\n\r\n").map_or(answer.len(), |at| at + 4);
+        stream
+            .read_to_end(&mut answer)
+            .unwrap_or_else(|error| panic!("{}: {target}: {error}", self.name));
+        let body = answer
+            .windows(4)
+            .position(|four| four == b"\r\n\r\n")
+            .map_or(answer.len(), |at| at + 4);
         answer.split_off(body)
     }
 }

@@ -102,7 +102,14 @@ impl Bridge {
 
     /// A second sidecar in the same home, as a second MCP client would start it.
     pub fn another_client(&self) -> (McpClient, Value) {
-        McpClient::start(&self.program, &[], self.home.path(), &self.variables, self.era).unwrap_or_else(|error| {
+        McpClient::start(
+            &self.program,
+            &[],
+            self.home.path(),
+            &self.variables,
+            self.era,
+        )
+        .unwrap_or_else(|error| {
             let log = std::fs::read_to_string(self.home.join("stderr.log")).unwrap_or_default();
             panic!("the bridge did not greet: {error}\nstderr:\n{log}")
         })
@@ -152,7 +159,12 @@ impl Bridge {
     #[track_caller]
     pub fn prints(&self, code: &str) -> String {
         let reply = self.run(code);
-        assert_eq!(reply.status(), "success", "of\n{code}\nreply: {}", reply.result);
+        assert_eq!(
+            reply.status(),
+            "success",
+            "of\n{code}\nreply: {}",
+            reply.result
+        );
         reply.stdout().to_owned()
     }
 
@@ -167,8 +179,18 @@ impl Bridge {
     #[track_caller]
     pub fn ends(&self, code: &str, timeout_seconds: u64, status: &str) -> Reply {
         let reply = self.run_with(json!({ "code": code, "timeout": timeout_seconds }));
-        assert_eq!(reply.status(), status, "reply: {}", shortened(&reply.result));
-        assert_eq!(reply.is_error(), status != "success", "isError of {}", shortened(&reply.result));
+        assert_eq!(
+            reply.status(),
+            status,
+            "reply: {}",
+            shortened(&reply.result)
+        );
+        assert_eq!(
+            reply.is_error(),
+            status != "success",
+            "isError of {}",
+            shortened(&reply.result)
+        );
         reply
     }
 
@@ -208,10 +230,20 @@ impl Bridge {
         self.leftovers.note_owner();
         let client = self.client.take().unwrap();
         let impure = client.impure();
-        assert!(impure.is_empty(), "stdout must carry JSON-RPC alone: {impure:?}");
+        assert!(
+            impure.is_empty(),
+            "stdout must carry JSON-RPC alone: {impure:?}"
+        );
         let closed = client.close();
-        assert!(!closed.killed, "the bridge did not end when its stdin closed");
-        assert!(closed.status.success(), "the bridge ended with {}", closed.status);
+        assert!(
+            !closed.killed,
+            "the bridge did not end when its stdin closed"
+        );
+        assert!(
+            closed.status.success(),
+            "the bridge ended with {}",
+            closed.status
+        );
         closed
     }
 }
@@ -219,5 +251,9 @@ impl Bridge {
 /// A reply short enough for a message.
 fn shortened(result: &Value) -> String {
     let text = result.to_string();
-    if text.len() < 3000 { text } else { text.chars().take(3000).collect::<String>() + "…" }
+    if text.len() < 3000 {
+        text
+    } else {
+        text.chars().take(3000).collect::<String>() + "…"
+    }
 }

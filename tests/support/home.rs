@@ -13,7 +13,10 @@ impl TempHome {
     /// An empty home. Its path is short because socket paths are limited to about 100 bytes, and
     /// canonical because processes are recognised by it.
     pub fn new() -> Self {
-        let dir = tempfile::Builder::new().prefix("rbt-").tempdir_in(std::env::temp_dir()).unwrap();
+        let dir = tempfile::Builder::new()
+            .prefix("rbt-")
+            .tempdir_in(std::env::temp_dir())
+            .unwrap();
         for folder in ["MCPs", "tmp", "files"] {
             std::fs::create_dir(dir.path().join(folder)).unwrap();
         }
@@ -37,7 +40,10 @@ impl TempHome {
 
     /// Write `~/MCPs/servers.json`, atomically as an editor does.
     pub fn write_servers(&self, servers: &Map<String, Value>) {
-        self.write("MCPs/servers.json", &json!({ "mcpServers": servers }).to_string());
+        self.write(
+            "MCPs/servers.json",
+            &json!({ "mcpServers": servers }).to_string(),
+        );
     }
 
     /// Write any file of the home, atomically.
@@ -71,5 +77,9 @@ impl Default for TempHome {
 /// A Python for scripts of ours on the host: the system's own where there is one, since a shim
 /// costs tens of milliseconds a start.
 fn python() -> &'static str {
-    if Path::new("/usr/bin/python3").exists() { "/usr/bin/python3" } else { "python3" }
+    if Path::new("/usr/bin/python3").exists() {
+        "/usr/bin/python3"
+    } else {
+        "python3"
+    }
 }

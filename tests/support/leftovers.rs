@@ -17,7 +17,12 @@ pub struct Leftovers {
 impl Leftovers {
     /// Look after the bridge that lives in `home` and uses `engine`.
     pub fn of(home: &Path, engine: Option<Engine>) -> Self {
-        Self { home: home.to_owned(), temp_dir: home.join("tmp"), engine, owners: BTreeSet::new() }
+        Self {
+            home: home.to_owned(),
+            temp_dir: home.join("tmp"),
+            engine,
+            owners: BTreeSet::new(),
+        }
     }
 
     /// Learn, while the bridge lives, which containers are its own: those whose owner has a file in
@@ -29,7 +34,9 @@ impl Leftovers {
             .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
             .collect();
         for container in engine.containers() {
-            if !container.owner.is_empty() && files.iter().any(|name| name.contains(&container.owner)) {
+            if !container.owner.is_empty()
+                && files.iter().any(|name| name.contains(&container.owner))
+            {
                 self.owners.insert(container.owner);
             }
         }
@@ -42,7 +49,10 @@ impl Leftovers {
 
     /// How many of the bridge's containers run now.
     pub fn running_containers(&self) -> usize {
-        self.containers().iter().filter(|line| line.contains("running")).count()
+        self.containers()
+            .iter()
+            .filter(|line| line.contains("running"))
+            .count()
     }
 
     /// Processes of the bridge or its servers that run now.
@@ -64,20 +74,33 @@ impl Leftovers {
         let mut left = self.containers();
         left.extend(self.processes());
         left.extend(sockets_of(&self.home));
-        left.extend(files_below(&self.temp_dir).iter().map(|path| format!("temporary file {}", path.display())));
+        left.extend(
+            files_below(&self.temp_dir)
+                .iter()
+                .map(|path| format!("temporary file {}", path.display())),
+        );
         left
     }
 
     fn containers(&self) -> Vec<String> {
-        let Some(engine) = &self.engine else { return Vec::new() };
-        if self.owners.is_empty() || std::os::unix::net::UnixStream::connect(&engine.socket).is_err() {
+        let Some(engine) = &self.engine else {
+            return Vec::new();
+        };
+        if self.owners.is_empty()
+            || std::os::unix::net::UnixStream::connect(&engine.socket).is_err()
+        {
             return Vec::new();
         }
         engine
             .containers()
             .into_iter()
             .filter(|container| self.owners.contains(&container.owner))
-            .map(|container| format!("container {} of {} ({})", container.id, container.owner, container.state))
+            .map(|container| {
+                format!(
+                    "container {} of {} ({})",
+                    container.id, container.owner, container.state
+                )
+            })
             .collect()
     }
 }
@@ -89,7 +112,13 @@ fn processes_of(home: &Path) -> Vec<String> {
     let mut found = Vec::new();
     let own = std::process::id();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok())
+        else {
+            continue;
+        };
         if pid == own {
             continue;
         }
@@ -97,7 +126,10 @@ fn processes_of(home: &Path) -> Vec<String> {
         let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
         if names(&command) || names(&environment) {
             let shown = String::from_utf8_lossy(&command).replace('\0', " ");
-            found.push(format!("process {pid}: {}", shown.chars().take(200).collect::<String>()));
+            found.push(format!(
+                "process {pid}: {}",
+                shown.chars().take(200).collect::<String>()
+            ));
         }
     }
     found
@@ -107,11 +139,15 @@ fn processes_of(home: &Path) -> Vec<String> {
 fn sockets_of(home: &Path) -> Vec<String> {
     let needle = home.to_string_lossy();
     let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
-    let open = table.lines().filter(|line| line.contains(&*needle)).map(|line| format!("open socket {line}"));
+    let open = table
+        .lines()
+        .filter(|line| line.contains(&*needle))
+        .map(|line| format!("open socket {line}"));
     let files = files_below(home).into_iter().filter_map(|path| {
         use std::os::unix::fs::FileTypeExt as _;
         let kind = std::fs::symlink_metadata(&path).ok()?.file_type();
-        kind.is_socket().then(|| format!("socket file {}", path.display()))
+        kind.is_socket()
+            .then(|| format!("socket file {}", path.display()))
     });
     open.chain(files).collect()
 }

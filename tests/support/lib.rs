@@ -31,7 +31,11 @@ pub const SKIPS_FILE: &str = "RUNBRIDGE_TEST_SKIPS";
 pub fn skip(test: &str, reason: &str) {
     if let Some(path) = std::env::var_os(SKIPS_FILE) {
         let line = format!("{test}: {reason}\n");
-        let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+        let mut file = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(path)
+            .unwrap();
         file.write_all(line.as_bytes()).unwrap();
     }
 }

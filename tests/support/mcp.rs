@@ -69,7 +69,10 @@ impl Reply {
     /// All text blocks, joined by line ends.
     pub fn text(&self) -> String {
         let blocks = self.result["content"].as_array().into_iter().flatten();
-        blocks.filter_map(|block| block["text"].as_str()).collect::<Vec<_>>().join("\n")
+        blocks
+            .filter_map(|block| block["text"].as_str())
+            .collect::<Vec<_>>()
+            .join("\n")
     }
 
     /// One field of `structuredContent`; null where it is absent.
@@ -192,9 +195,18 @@ impl McpClient {
     }
 
     /// Start without a greeting.
-    pub fn spawn(program: &Path, arguments: &[&str], home: &Path, variables: &[(String, String)]) -> Self {
+    pub fn spawn(
+        program: &Path,
+        arguments: &[&str],
+        home: &Path,
+        variables: &[(String, String)],
+    ) -> Self {
         let stderr = home.join("stderr.log");
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(&stderr).unwrap();
+        let log = std::fs::OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&stderr)
+            .unwrap();
         let mut child = Command::new(program)
             .args(arguments)
             .env_clear()
@@ -217,7 +229,14 @@ impl McpClient {
             let (shared, stdin) = (Arc::clone(&shared), Arc::clone(&stdin));
             move || read(BufReader::with_capacity(1 << 16, stdout), &shared, &stdin)
         });
-        Self { child, stdin, shared, next_id: AtomicU64::new(1), era: Era::Initialize("2025-11-25"), stderr }
+        Self {
+            child,
+            stdin,
+            shared,
+            next_id: AtomicU64::new(1),
+            era: Era::Initialize("2025-11-25"),
+            stderr,
+        }
     }
 
     /// Greet as `era` wants: the result of `initialize` or of `server/discover`.
@@ -248,10 +267,20 @@ impl McpClient {
     /// Send a request; its answer is waited for later.
     pub fn send_request(&self, method: &str, mut params: Value) -> Pending {
         if let Era::Stateless(revision) = self.era {
-            let meta = params.as_object_mut().unwrap().entry("_meta").or_insert_with(|| json!({}));
+            let meta = params
+                .as_object_mut()
+                .unwrap()
+                .entry("_meta")
+                .or_insert_with(|| json!({}));
             let meta = meta.as_object_mut().unwrap();
-            meta.insert("io.modelcontextprotocol/protocolVersion".to_owned(), json!(revision));
-            meta.insert("io.modelcontextprotocol/clientCapabilities".to_owned(), json!({}));
+            meta.insert(
+                "io.modelcontextprotocol/protocolVersion".to_owned(),
+                json!(revision),
+            );
+            meta.insert(
+                "io.modelcontextprotocol/clientCapabilities".to_owned(),
+                json!({}),
+            );
             meta.insert(
                 "io.modelcontextprotocol/clientInfo".to_owned(),
                 json!({ "name": "runbridge-testkit", "version": "1" }),
@@ -261,13 +290,17 @@ impl McpClient {
         let (sender, answer) = channel();
         self.shared.waiting.lock().unwrap().insert(id, sender);
         let sent = Instant::now();
-        self.write_line(&json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string());
+        self.write_line(
+            &json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string(),
+        );
         Pending { id, answer, sent }
     }
 
     /// Send a notification.
     pub fn notify(&self, method: &str, params: Value) {
-        self.write_line(&json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string());
+        self.write_line(
+            &json!({ "jsonrpc": "2.0", "method": method, "params": params }).to_string(),
+        );
     }
 
     /// Send a line as it is, well-formed or not.
@@ -283,22 +316,42 @@ impl McpClient {
     /// Run Python with these arguments and wait for the reply.
     pub fn run_with(&self, arguments: Value) -> Reply {
         let pending = self.send_run(arguments);
-        pending.reply().unwrap_or_else(|error| panic!("run_python: {error}\nstderr:\n{}", self.stderr()))
+        pending
+            .reply()
+            .unwrap_or_else(|error| panic!("run_python: {error}\nstderr:\n{}", self.stderr()))
     }
 
     /// Start a run; its reply is waited for later.
     pub fn send_run(&self, arguments: Value) -> Pending {
-        self.send_request("tools/call", json!({ "name": "run_python", "arguments": arguments }))
+        self.send_request(
+            "tools/call",
+            json!({ "name": "run_python", "arguments": arguments }),
+        )
     }
 
     /// Cancel a request in flight.
     pub fn cancel(&self, id: u64) {
-        self.notify("notifications/cancelled", json!({ "requestId": id, "reason": "test" }));
+        self.notify(
+            "notifications/cancelled",
+            json!({ "requestId": id, "reason": "test" }),
+        );
     }
 
     /// Wait for a notification that `wanted` accepts.
-    pub fn notification(&self, deadline: Duration, wanted: impl Fn(&Value) -> bool) -> Option<Value> {
-        wait_for(deadline, || self.shared.notifications.lock().unwrap().iter().find(|one| wanted(one)).cloned())
+    pub fn notification(
+        &self,
+        deadline: Duration,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Option<Value> {
+        wait_for(deadline, || {
+            self.shared
+                .notifications
+                .lock()
+                .unwrap()
+                .iter()
+                .find(|one| wanted(one))
+                .cloned()
+        })
     }
 
     /// Lines of stdout that were not JSON-RPC.
@@ -328,10 +381,18 @@ impl McpClient {
         let start = Instant::now();
         let ended = wait_for(Duration::from_secs(15), || self.child.try_wait().unwrap());
         match ended {
-            Some(status) => Closed { status, took: start.elapsed(), killed: false },
+            Some(status) => Closed {
+                status,
+                took: start.elapsed(),
+                killed: false,
+            },
             None => {
                 self.child.kill().unwrap();
-                Closed { status: self.child.wait().unwrap(), took: start.elapsed(), killed: true }
+                Closed {
+                    status: self.child.wait().unwrap(),
+                    took: start.elapsed(),
+                    killed: true,
+                }
             }
         }
     }
@@ -345,9 +406,13 @@ impl McpClient {
     /// Memory of the process in KiB by the name of the line in `/proc/<pid>/status`: `VmRSS` now,
     /// `VmHWM` at its peak.
     pub fn memory_kib(&self, field: &str) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
-        let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
-        line.and_then(|rest| rest.trim().split(' ').next()?.parse().ok()).unwrap_or_default()
+        let status =
+            std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap_or_default();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+        line.and_then(|rest| rest.trim().split(' ').next()?.parse().ok())
+            .unwrap_or_default()
     }
 }
 
@@ -378,7 +443,11 @@ fn read(mut stdout: impl std::io::BufRead, shared: &Shared, stdin: &Mutex<Option
         let at = Instant::now();
         match message(&line) {
             Some(message) => take(message, at, shared, stdin),
-            None => shared.impure.lock().unwrap().push(String::from_utf8_lossy(&line).chars().take(300).collect()),
+            None => shared
+                .impure
+                .lock()
+                .unwrap()
+                .push(String::from_utf8_lossy(&line).chars().take(300).collect()),
         }
     }
     shared.waiting.lock().unwrap().clear();
@@ -386,20 +455,32 @@ fn read(mut stdout: impl std::io::BufRead, shared: &Shared, stdin: &Mutex<Option
 
 /// The line as a JSON-RPC message, if it is one and ends as a line should.
 fn message(line: &[u8]) -> Option<Map<String, Value>> {
-    let Ok(Value::Object(message)) = serde_json::from_slice(line.strip_suffix(b"\n")?) else { return None };
-    let is_answer = message.contains_key("id") && (message.contains_key("result") ^ message.contains_key("error"));
+    let Ok(Value::Object(message)) = serde_json::from_slice(line.strip_suffix(b"\n")?) else {
+        return None;
+    };
+    let is_answer = message.contains_key("id")
+        && (message.contains_key("result") ^ message.contains_key("error"));
     let is_question = message.get("method").is_some_and(Value::is_string);
     (message.get("jsonrpc") == Some(&json!("2.0")) && (is_answer || is_question)).then_some(message)
 }
 
-fn take(message: Map<String, Value>, at: Instant, shared: &Shared, stdin: &Mutex<Option<ChildStdin>>) {
+fn take(
+    message: Map<String, Value>,
+    at: Instant,
+    shared: &Shared,
+    stdin: &Mutex<Option<ChildStdin>>,
+) {
     match (message.get("method").cloned(), message.get("id").cloned()) {
         (None, id) => {
             let waiting = id.and_then(|id| shared.waiting.lock().unwrap().remove(&id.as_u64()?));
             match waiting {
                 Some(waiting) => drop(waiting.send((Value::Object(message), at))),
                 // An answer that nobody asked for, or a second one.
-                None => shared.impure.lock().unwrap().push(Value::Object(message).to_string()),
+                None => shared
+                    .impure
+                    .lock()
+                    .unwrap()
+                    .push(Value::Object(message).to_string()),
             }
         }
         (Some(method), Some(id)) => {
@@ -411,6 +492,10 @@ fn take(message: Map<String, Value>, at: Instant, shared: &Shared, stdin: &Mutex
             };
             write_line(stdin, &answer.to_string());
         }
-        (Some(_), None) => shared.notifications.lock().unwrap().push(Value::Object(message)),
+        (Some(_), None) => shared
+            .notifications
+            .lock()
+            .unwrap()
+            .push(Value::Object(message)),
     }
 }

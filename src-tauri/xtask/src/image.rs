@@ -1,0 +1,3 @@
+pub fn ensure(_e: &runbridge_testkit::Engine) -> anyhow::Result<()> {
+    Ok(())
+}
