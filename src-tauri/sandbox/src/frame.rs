@@ -156,8 +156,14 @@ mod tests {
                 frames.push(frame);
             }
             assert_eq!(
-                frames.iter().map(|frame| (frame.kind, frame.id, &frame.payload[..])).collect::<Vec<_>>(),
-                [(Kind::Call, 7, &b"{\"a\":1}"[..]), (Kind::Done, 8, &b""[..])],
+                frames
+                    .iter()
+                    .map(|frame| (frame.kind, frame.id, &frame.payload[..]))
+                    .collect::<Vec<_>>(),
+                [
+                    (Kind::Call, 7, &b"{\"a\":1}"[..]),
+                    (Kind::Done, 8, &b""[..])
+                ],
             );
         }
     }
@@ -171,7 +177,8 @@ mod tests {
 
     #[test]
     fn a_giant_frame_is_refused_by_its_header_alone() {
-        let mut buffer = BytesMut::from(&[VERSION, Kind::Stdout as u8, 0, 0, 0xff, 0xff, 0xff, 0xff][..]);
+        let mut buffer =
+            BytesMut::from(&[VERSION, Kind::Stdout as u8, 0, 0, 0xff, 0xff, 0xff, 0xff][..]);
         buffer.extend_from_slice(&[0; 8]);
         assert_eq!(decode(&mut buffer), Err(FrameError::TooLong(0xffff_ffff)));
     }

@@ -58,6 +58,13 @@ pub struct CallError {
 impl CallError {
     /// An error of a kind with a message and nothing else.
     pub fn new(kind: &'static str, message: impl Into<String>) -> Self {
-        Self { kind, message: message.into(), server: None, tool: None, code: None, data: None }
+        Self {
+            kind,
+            message: message.into(),
+            server: None,
+            tool: None,
+            code: None,
+            data: None,
+        }
     }
 }

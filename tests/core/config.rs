@@ -1,0 +1,4 @@
+//! Settings, discovery of servers, watching and the launch environment, on real files.
+
+#[path = "config/settings.rs"]
+mod settings;
