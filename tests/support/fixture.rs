@@ -12,6 +12,7 @@ pub struct BridgeOptions {
     engine: Engine,
     servers: Map<String, Value>,
     variables: Vec<(String, String)>,
+    settings: Option<Value>,
     era: Era,
 }
 
@@ -23,6 +24,7 @@ impl BridgeOptions {
             engine,
             servers: Map::new(),
             variables: Vec::new(),
+            settings: None,
             era: Era::Initialize("2025-11-25"),
         }
     }
@@ -49,6 +51,13 @@ impl BridgeOptions {
         self
     }
 
+    /// Start with this settings file.
+    #[must_use]
+    pub fn settings(mut self, settings: Value) -> Self {
+        self.settings = Some(settings);
+        self
+    }
+
     /// Greet in this way.
     #[must_use]
     pub fn era(mut self, era: Era) -> Self {
@@ -61,7 +70,12 @@ impl BridgeOptions {
         if !self.servers.is_empty() {
             home.write_servers(&self.servers);
         }
+        if let Some(settings) = self.settings {
+            home.write(".runbridge/config/settings.json", &settings.to_string());
+        }
         let mut variables: Vec<(String, String)> = self.engine.variables().into();
+        let ours = home.join(".runbridge").to_string_lossy().into_owned();
+        variables.push(("RUNBRIDGE_HOME".to_owned(), ours));
         variables.push(("MCP_BRIDGE_IMAGE".to_owned(), image()));
         for (name, value) in self.variables {
             variables.retain(|(known, _)| *known != name);

@@ -70,7 +70,7 @@ impl Leftovers {
         assert!(clean.is_some(), "left behind:\n  {}", left.join("\n  "));
     }
 
-    fn now(&self) -> Vec<String> {
+    pub(crate) fn now(&self) -> Vec<String> {
         let mut left = self.containers();
         left.extend(self.processes());
         left.extend(sockets_of(&self.home));

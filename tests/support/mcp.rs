@@ -286,14 +286,23 @@ impl McpClient {
                 json!({ "name": "runbridge-testkit", "version": "1" }),
             );
         }
-        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
-        let (sender, answer) = channel();
-        self.shared.waiting.lock().unwrap().insert(id, sender);
-        let sent = Instant::now();
+        let pending = self.expect(self.next_id.fetch_add(1, Ordering::Relaxed));
+        let id = pending.id;
         self.write_line(
             &json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }).to_string(),
         );
-        Pending { id, answer, sent }
+        pending
+    }
+
+    /// Wait for the answer to a request that is about to be written by hand.
+    pub fn expect(&self, id: u64) -> Pending {
+        let (sender, answer) = channel();
+        self.shared.waiting.lock().unwrap().insert(id, sender);
+        Pending {
+            id,
+            answer,
+            sent: Instant::now(),
+        }
     }
 
     /// Send a notification.
@@ -471,6 +480,12 @@ fn take(
     stdin: &Mutex<Option<ChildStdin>>,
 ) {
     match (message.get("method").cloned(), message.get("id").cloned()) {
+        // What could not be read has no id to answer to.
+        (None, Some(Value::Null)) => shared
+            .notifications
+            .lock()
+            .unwrap()
+            .push(Value::Object(message)),
         (None, id) => {
             let waiting = id.and_then(|id| shared.waiting.lock().unwrap().remove(&id.as_u64()?));
             match waiting {

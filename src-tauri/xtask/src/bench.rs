@@ -220,12 +220,12 @@ fn session(
     engine: &Engine,
     add: &mut impl FnMut(&'static str, f64),
 ) -> anyhow::Result<()> {
-    let life = Life::start(program, engine, 16)?;
+    let life = Life::start(program, engine, 16, 0)?;
     add("initialize", life.initialized);
     add("first_cold", life.run("print(1)")?.1);
     life.end()?;
 
-    let mut life = Life::start(program, engine, 16)?;
+    let mut life = Life::start(program, engine, 16, 1)?;
     add("initialize", life.initialized);
     life.spare_ready()?;
     add("idle", life.client.memory_kib("VmRSS") as f64 / 1000.0);
@@ -242,7 +242,7 @@ fn session(
     add("peak", life.client.memory_kib("VmHWM") as f64 / 1000.0);
     life.end()?;
 
-    let life = Life::start(program, engine, 128)?;
+    let life = Life::start(program, engine, 128, 1)?;
     life.run("await mcp_stub.echo(text='x')")?;
     add("gather_128", life.number(GATHER)?);
     life.end()
@@ -258,13 +258,20 @@ struct Life {
 }
 
 impl Life {
-    fn start(program: &Path, engine: &Engine, calls_at_once: u32) -> anyhow::Result<Self> {
+    fn start(
+        program: &Path,
+        engine: &Engine,
+        calls_at_once: u32,
+        spares: u32,
+    ) -> anyhow::Result<Self> {
         let home = TempHome::new();
         home.write_servers(&Map::from_iter([("stub".to_owned(), home.stub(&[]))]));
-        home.write(
-            ".runbridge/config/settings.json",
-            &json!({ "version": 1, "limits": { "calls_at_once_max": calls_at_once } }).to_string(),
-        );
+        let settings = json!({
+            "version": 1,
+            "limits": { "calls_at_once_max": calls_at_once },
+            "sandbox": { "spares": spares },
+        });
+        home.write(".runbridge/config/settings.json", &settings.to_string());
         let mut variables = Vec::from(engine.variables());
         variables.push(("MCP_BRIDGE_IMAGE".to_owned(), IMAGE.to_owned()));
         variables.push((
