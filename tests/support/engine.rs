@@ -134,12 +134,12 @@ impl Engine {
 }
 
 fn percent(text: &str) -> String {
-    text.bytes().fold(String::new(), |mut out, byte| {
+    let encode = |byte: u8| {
         if byte.is_ascii_alphanumeric() {
-            out.push(char::from(byte));
+            char::from(byte).to_string()
         } else {
-            out.push_str(&format!("%{byte:02X}"));
+            format!("%{byte:02X}")
         }
-        out
-    })
+    };
+    text.bytes().map(encode).collect()
 }

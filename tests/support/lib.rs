@@ -4,7 +4,8 @@
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
-    reason = "test support: a set-up that fails ends the test with its reason"
+    clippy::needless_pass_by_value,
+    reason = "test support: a set-up that fails ends the test, and `json!` reads best as an argument"
 )]
 
 mod components;

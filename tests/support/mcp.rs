@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::wait_for;
 
 /// How long a request may take unless the caller says otherwise.
-const REQUEST_DEADLINE: Duration = Duration::from_secs(60);
+const REQUEST_DEADLINE: Duration = Duration::from_mins(1);
 
 /// How the client greets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -389,20 +389,15 @@ impl McpClient {
         self.stdin.lock().unwrap().take();
         let start = Instant::now();
         let ended = wait_for(Duration::from_secs(15), || self.child.try_wait().unwrap());
-        match ended {
-            Some(status) => Closed {
-                status,
-                took: start.elapsed(),
-                killed: false,
-            },
-            None => {
-                self.child.kill().unwrap();
-                Closed {
-                    status: self.child.wait().unwrap(),
-                    took: start.elapsed(),
-                    killed: true,
-                }
-            }
+        let killed = ended.is_none();
+        let status = ended.unwrap_or_else(|| {
+            self.child.kill().unwrap();
+            self.child.wait().unwrap()
+        });
+        Closed {
+            status,
+            took: start.elapsed(),
+            killed,
         }
     }
 
@@ -479,14 +474,10 @@ fn take(
     shared: &Shared,
     stdin: &Mutex<Option<ChildStdin>>,
 ) {
-    match (message.get("method").cloned(), message.get("id").cloned()) {
-        // What could not be read has no id to answer to.
-        (None, Some(Value::Null)) => shared
-            .notifications
-            .lock()
-            .unwrap()
-            .push(Value::Object(message)),
-        (None, id) => {
+    let unreadable = message.get("id") == Some(&Value::Null);
+    let method = message.get("method").cloned();
+    match (method, message.get("id").cloned()) {
+        (None, id) if !unreadable => {
             let waiting = id.and_then(|id| shared.waiting.lock().unwrap().remove(&id.as_u64()?));
             match waiting {
                 Some(waiting) => drop(waiting.send((Value::Object(message), at))),
@@ -507,7 +498,8 @@ fn take(
             };
             write_line(stdin, &answer.to_string());
         }
-        (Some(_), None) => shared
+        // A notification; and what could not be read has no id to answer to.
+        (Some(_), None) | (None, _) => shared
             .notifications
             .lock()
             .unwrap()

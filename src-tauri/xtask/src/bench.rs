@@ -162,7 +162,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
                 values
                     .entry((engine.name.clone(), key))
                     .or_default()
-                    .push(value)
+                    .push(value);
             };
             session(&program, engine, &mut add).with_context(|| format!("on {}", engine.name))?;
         }

@@ -307,7 +307,7 @@ fn client_tests(environment: &Environment<'_>, tally: &mut Tally) {
                 .stdin(Stdio::null())
                 .spawn()
                 .with_context(|| format!("cannot start {script}"))?;
-            let end = Instant::now() + Duration::from_secs(120);
+            let end = Instant::now() + Duration::from_mins(2);
             let status = loop {
                 leftovers.note_owner();
                 if let Some(status) = child.try_wait()? {
