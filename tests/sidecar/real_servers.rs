@@ -162,9 +162,7 @@ fn excel_makes_a_workbook() {
     let code = format!(
         "
 tools = await runtime.list_tools('excel')
-make = next(tool for tool in tools if tool['name'] == 'create_workbook')
-name = next(iter(make['schema']['properties']))
-await runtime.call_tool('excel', 'create_workbook', {{name: '{}'}})
+await mcp_excel.create_workbook(path='{}')
 print(len(tools) > 20)
 ",
         path.display()

@@ -297,14 +297,14 @@ fn notes(path: &Path, text: &str) -> Vec<String> {
         if unfinished.iter().any(|word| line.contains(word)) {
             notes.push(format!("{}:{}: unfinished", path.display(), index + 1));
         }
-        let tests = path.starts_with("tests") || path.extension().is_some_and(|kind| kind == "md");
-        if !tests && homes.iter().any(|home| line.contains(home)) {
-            notes.push(format!(
-                "{}:{}: a path of somebody's machine?",
-                path.display(),
-                index + 1
-            ));
-        }
+    }
+    let tests = path.starts_with("tests") || path.ends_with("tests.rs");
+    if is_code && !tests {
+        let found =
+            code_lines(text).filter(|(_, line)| homes.iter().any(|home| line.contains(home)));
+        notes.extend(found.map(|(number, _)| {
+            format!("{}:{number}: a path of somebody's machine?", path.display())
+        }));
     }
     notes
 }
