@@ -14,13 +14,15 @@ mod fixture;
 mod home;
 mod leftovers;
 mod mcp;
+mod reply;
 
 pub use components::Components;
 pub use engine::{Container, Engine, image};
 pub use fixture::{Bridge, BridgeOptions};
 pub use home::TempHome;
 pub use leftovers::Leftovers;
-pub use mcp::{Closed, Era, McpClient, Pending, Reply, RequestError};
+pub use mcp::{Closed, Era, McpClient, Pending};
+pub use reply::{Reply, RequestError};
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};

@@ -2,16 +2,18 @@
 //! repetitions of all measures are interleaved, so that a busy minute of the machine hits all alike,
 //! and a fixed piece of work is timed among them to tell how busy it was.
 
+mod results;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail, ensure};
 use runbridge_testkit::{Engine, Era, Leftovers, McpClient, TempHome, wait_for};
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, json};
 use sha2::{Digest as _, Sha256};
 
+use self::results::{Results, Spread, put_between, table};
 use crate::engine::{self, IMAGE};
 use crate::setup;
 use crate::shell::{build_sidecar, root, say, target};
@@ -25,122 +27,6 @@ pub(crate) struct Arguments {
     /// Measure nothing; write the table of the last result into the README.
     #[arg(long)]
     readme: bool,
-}
-
-/// One thing measured: what it is called, what it should be, what the earlier bridge needed.
-struct Measure {
-    key: &'static str,
-    title: &'static str,
-    unit: &'static str,
-    goal: f64,
-    /// The earlier Python bridge on the standard machine; it was measured once, not here.
-    before: Option<f64>,
-}
-
-const MEASURES: &[Measure] = &[
-    Measure {
-        key: "initialize",
-        title: "start to `initialize` answered",
-        unit: "ms",
-        goal: 40.0,
-        before: Some(789.0),
-    },
-    Measure {
-        key: "first_cold",
-        title: "first run, no spare ready",
-        unit: "ms",
-        goal: 300.0,
-        before: Some(871.0),
-    },
-    Measure {
-        key: "first_warm",
-        title: "first run, spare ready",
-        unit: "ms",
-        goal: 30.0,
-        before: None,
-    },
-    Measure {
-        key: "warm",
-        title: "`print(1)` in a live session",
-        unit: "ms",
-        goal: 2.0,
-        before: Some(51.0),
-    },
-    Measure {
-        key: "call",
-        title: "one proxied call in a loop of 1,000",
-        unit: "ms",
-        goal: 0.6,
-        before: Some(1.19),
-    },
-    Measure {
-        key: "gather_16",
-        title: "100 calls of 50 ms together, 16 at once",
-        unit: "ms",
-        goal: 400.0,
-        before: None,
-    },
-    Measure {
-        key: "gather_128",
-        title: "100 calls of 50 ms together, 128 at once",
-        unit: "ms",
-        goal: 150.0,
-        before: Some(5334.0),
-    },
-    Measure {
-        key: "idle",
-        title: "memory when idle",
-        unit: "MB",
-        goal: 40.0,
-        before: Some(58.0),
-    },
-    Measure {
-        key: "peak",
-        title: "memory at its peak, 50 MB printed",
-        unit: "MB",
-        goal: 120.0,
-        before: Some(453.0),
-    },
-];
-
-/// What the result file holds.
-#[derive(Serialize, Deserialize)]
-struct Results {
-    /// CPU, number of cores, kernel.
-    machine: String,
-    /// Repetitions of each measure that needs a new process.
-    repetitions: usize,
-    /// A fixed piece of work, timed among the measures.
-    noise_ms: Spread,
-    /// By engine, by measure.
-    engines: BTreeMap<String, BTreeMap<String, Spread>>,
-}
-
-/// What a number of repetitions gave.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Spread {
-    n: usize,
-    median: f64,
-    min: f64,
-    max: f64,
-}
-
-impl Spread {
-    fn of(mut values: Vec<f64>) -> Self {
-        values.sort_by(f64::total_cmp);
-        let n = values.len();
-        let (Some(min), Some(max)) = (values.first().copied(), values.last().copied()) else {
-            return Self::default();
-        };
-        let median = f64::midpoint(values[(n - 1) / 2], values[n / 2]);
-        let round = |value: f64| (value * 1000.0).round() / 1000.0;
-        Self {
-            n,
-            median: round(median),
-            min: round(min),
-            max: round(max),
-        }
-    }
 }
 
 /// `cargo xtask bench`.
@@ -374,9 +260,6 @@ fn results_file() -> PathBuf {
     root().join("src-tauri/xtask/bench-results.json")
 }
 
-const BEGIN: &str = "<!-- figures: begin, written by `cargo xtask bench --readme` -->";
-const END: &str = "<!-- figures: end -->";
-
 fn write_readme() -> anyhow::Result<()> {
     let path = results_file();
     let text = std::fs::read_to_string(&path).with_context(|| {
@@ -392,120 +275,4 @@ fn write_readme() -> anyhow::Result<()> {
     std::fs::write(&readme_path, put_between(&readme, &table(&results))?)?;
     say("README.md has the figures");
     Ok(())
-}
-
-fn put_between(readme: &str, table: &str) -> anyhow::Result<String> {
-    let parts = readme
-        .split_once(BEGIN)
-        .and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
-    let (before, after) =
-        parts.with_context(|| format!("README.md lacks the two lines\n{BEGIN}\n{END}"))?;
-    Ok(format!("{before}{BEGIN}\n{table}\n{END}{after}"))
-}
-
-/// The results as Markdown.
-fn table(results: &Results) -> String {
-    let names: Vec<&String> = results.engines.keys().collect();
-    let mut lines = vec![
-        format!(
-            "| median (min … max) | goal | {} | earlier bridge |",
-            names
-                .iter()
-                .map(|name| name.as_str())
-                .collect::<Vec<_>>()
-                .join(" | ")
-        ),
-        format!("|--|--|{}--|", "--|".repeat(names.len())),
-    ];
-    for measure in MEASURES {
-        let mut cells = vec![
-            measure.title.to_owned(),
-            format!("≤ {} {}", measure.goal, measure.unit),
-        ];
-        for name in &names {
-            let cell = results.engines[*name]
-                .get(measure.key)
-                .map_or("–".to_owned(), |spread| {
-                    let short = |value: f64| {
-                        if value < 10.0 {
-                            format!("{value:.2}")
-                        } else {
-                            format!("{value:.0}")
-                        }
-                    };
-                    format!(
-                        "{} ({} … {})",
-                        short(spread.median),
-                        short(spread.min),
-                        short(spread.max)
-                    )
-                });
-            cells.push(cell);
-        }
-        cells.push(
-            measure
-                .before
-                .map_or("–".to_owned(), |before| before.to_string()),
-        );
-        lines.push(format!("| {} |", cells.join(" | ")));
-    }
-    let noise = &results.noise_ms;
-    lines.push(String::new());
-    lines.push(format!(
-        "{} repetitions on {}. The same piece of work took {:.0} ms ({:.0} … {:.0}) among them: that is the machine's noise.",
-        results.repetitions, results.machine, noise.median, noise.min, noise.max,
-    ));
-    lines.join("\n")
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test ends there")]
-
-    use super::*;
-
-    #[test]
-    fn the_spread_of_an_even_number_is_between_the_middle_two() {
-        let spread = Spread::of(vec![4.0, 1.0, 3.0, 2.0]);
-        assert_eq!(
-            spread,
-            Spread {
-                n: 4,
-                median: 2.5,
-                min: 1.0,
-                max: 4.0
-            }
-        );
-    }
-
-    #[test]
-    fn the_table_replaces_what_is_between_the_marks_and_nothing_else() {
-        let readme = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
-        let new = put_between(&readme, "new").unwrap();
-        assert_eq!(new, format!("before\n{BEGIN}\nnew\n{END}\nafter\n"));
-        assert!(put_between("no marks", "new").is_err());
-    }
-
-    #[test]
-    fn a_measure_that_an_engine_lacks_is_a_dash() {
-        let spread = Spread::of(vec![1.0]);
-        let results = Results {
-            machine: "m".to_owned(),
-            repetitions: 1,
-            noise_ms: spread.clone(),
-            engines: BTreeMap::from([(
-                "podman".to_owned(),
-                BTreeMap::from([("warm".to_owned(), spread)]),
-            )]),
-        };
-        let table = table(&results);
-        assert!(
-            table.contains("| `print(1)` in a live session | ≤ 2 ms | 1.00 (1.00 … 1.00) | 51 |"),
-            "{table}"
-        );
-        assert!(
-            table.contains("| first run, spare ready | ≤ 30 ms | – | – |"),
-            "{table}"
-        );
-    }
 }
