@@ -7,6 +7,7 @@ use runbridge_core::output::{
     Captured, ConnectionOutputs, OutputError, OutputLimits, Outputs, run_name, run_of_name,
 };
 use runbridge_core::redact::Redactor;
+use runbridge_core::reply::{self, OutputMode, ReplyLimits, RunFacts, Status};
 use runbridge_core::secrets::Secret;
 use runbridge_sandbox::{OutputSink, Stream};
 use tempfile::TempDir;
@@ -279,4 +280,35 @@ fn the_name_of_a_run_leads_back_to_it() {
     ] {
         assert_eq!(run_of_name(name), None, "{name}");
     }
+}
+
+#[test]
+fn a_cut_reply_and_what_it_says_to_read_are_together_the_whole_text() {
+    let home = TempDir::new().unwrap();
+    let outputs = Outputs::new(home.path(), OutputLimits::default()).connection();
+    outputs.begin(0xa1, &nothing_secret());
+    let stdout = "a ★ line\n".repeat(100_000);
+    print(&outputs, 0xa1, &stdout);
+    outputs.sink().write(0xa1, Stream::Stderr, b"careful");
+    let captures = outputs.finish(0xa1);
+    let facts = RunFacts {
+        stdout: captures.stdout,
+        stderr: captures.stderr,
+        result: Some("[0, 1]".to_owned()),
+        ..RunFacts::new(run_name(0xa1), Status::Success)
+    };
+    let reply = reply::build(facts, OutputMode::Text, ReplyLimits::default());
+    outputs.seal(0xa1, &reply.between, &reply.after);
+
+    let whole = format!("{stdout}stderr:\ncareful\n[0, 1]");
+    assert_eq!(read(&outputs, 0xa1, 0, u64::MAX), whole);
+    let (head, rest) = reply.text.split_once("\n[... ").unwrap();
+    let (notice, tail) = rest.split_once(" ...]\n").unwrap();
+    let asked = notice
+        .split_once("runtime.output(\"00000000000000a1\", ")
+        .unwrap()
+        .1;
+    let (from, to) = asked.split_once(')').unwrap().0.split_once(", ").unwrap();
+    let middle = read(&outputs, 0xa1, from.parse().unwrap(), to.parse().unwrap());
+    assert!(format!("{head}{middle}{tail}") == whole);
 }

@@ -17,7 +17,7 @@ HEADER = struct.Struct(">BBHIQ")
 RUN, REPLY, INTERRUPT = 1, 2, 3
 HELLO, STDOUT, STDERR, CALL, CANCEL_CALL, DISPLAY, DONE = range(16, 23)
 # A guest on a busy machine; no test waits this long when the guest is right.
-PATIENCE_S = 30
+PATIENCE_S = 10
 
 
 def source(name):
@@ -158,11 +158,17 @@ class Host:
 
     def close(self):
         """Hang up, and wait until nothing is left."""
+        if self.process.stdout.closed:
+            return
         try:
             self.process.stdin.close()
         except OSError:
             pass
-        self.process.wait(PATIENCE_S)
+        try:
+            self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
         self._reader.join(PATIENCE_S)
         self.process.stdout.close()
         self.process.stderr.close()

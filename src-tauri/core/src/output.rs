@@ -22,6 +22,7 @@ use runbridge_sandbox::{OutputSink, Stream};
 
 use crate::redact::{RedactStream, Redactor};
 use segment::{Decoder, Segment};
+pub(crate) use segment::{first_chars, last_chars};
 
 /// Most characters of one [`ConnectionOutputs::read`]; with JSON's escapes they fit a frame.
 pub const READ_CHARS_MAX: u64 = 4_000_000;

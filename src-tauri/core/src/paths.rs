@@ -168,7 +168,7 @@ pub struct Paths {
     pub runtime: PathBuf,
     /// Log files.
     pub logs: PathBuf,
-    /// Memory and saved tools, and the drop folder for servers: `MCP_BRIDGE_STATE_DIR`, else `~/MCPs`.
+    /// Memory and saved tools: `MCP_BRIDGE_STATE_DIR`, else `~/MCPs`.
     pub state: PathBuf,
     /// Where other programs of this user keep their settings: `~/.config`, `~/Library/Application Support`, `%APPDATA%`.
     pub user_config: PathBuf,

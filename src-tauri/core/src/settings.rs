@@ -18,6 +18,7 @@ pub use file::{SettingsError, SettingsFile};
 pub use limits::Limits;
 pub use migrate::VERSION;
 
+use crate::clients::entry::Entry;
 use crate::clients::parse::{Document, Kind, Position, Value};
 use crate::paths::{Environment, Paths, under_home};
 use limits::Limit;
@@ -31,7 +32,7 @@ pub struct Settings {
     pub sandbox: SandboxSettings,
     /// The bounds in force.
     pub limits: Limits,
-    /// Decisions on single servers, by `<client>/<name>` or plain name; ask [`Settings::server`].
+    /// Decisions on single servers, by `<client>/<name>` or plain name; ask [`Settings::decided`].
     pub servers: BTreeMap<String, ServerSettings>,
     /// Servers that the user gave to us and to no client, in the shape of `mcpServers`.
     pub own_servers: serde_json::Map<String, serde_json::Value>,
@@ -229,12 +230,16 @@ impl Settings {
         (loading.settings, loading.problems)
     }
 
-    /// The decisions on the server that was found as `name` by `client`; nothing decided is the default.
-    pub fn server(&self, client: &str, name: &str) -> ServerSettings {
-        self.servers
-            .get(&format!("{client}/{name}"))
-            .or_else(|| self.servers.get(name))
-            .cloned()
+    /// The decisions on a server, by one of its sources as `<client>/<name>`, else by its name alone;
+    /// nothing decided is the default.
+    pub fn decided(&self, entry: &Entry) -> ServerSettings {
+        let sources = entry
+            .sources
+            .iter()
+            .map(|source| format!("{}/{}", source.client, source.name));
+        sources
+            .chain([entry.name.clone()])
+            .find_map(|key| self.servers.get(&key).cloned())
             .unwrap_or_default()
     }
 }

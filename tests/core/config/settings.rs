@@ -3,9 +3,11 @@
 
 use std::path::Path;
 
+use runbridge_core::clients::entry::{Entry, EntryTransport, Source};
 use runbridge_core::paths::{Environment, Os, Paths};
 use runbridge_core::settings::{
-    Backend, Engine, LogLevel, OutputMode, Settings, SettingsError, SettingsFile, SettingsProblem,
+    Backend, Engine, LogLevel, OutputMode, ServerSettings, Settings, SettingsError, SettingsFile,
+    SettingsProblem,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -99,18 +101,18 @@ fn each_layer_lies_over_the_one_below() {
     );
     assert_eq!(settings.own_servers["own"], json!({"command": "x"}));
     assert!(settings.projects[0].ends_with("work"));
-    let git = settings.server("cursor", "git");
+    let git = decided(&settings, "cursor", "git");
     assert_eq!(
         (git.enabled, git.tools_allowed, git.tools_denied),
         (Some(false), Some(vec!["log".into()]), vec!["push".into()])
     );
     assert_eq!(git.limits["call_ms_max"], 300_000);
     assert_eq!(
-        settings.server("cursor", "time").enabled,
+        decided(&settings, "cursor", "time").enabled,
         Some(true),
         "a plain name means every source"
     );
-    assert_eq!(settings.server("vscode", "git").enabled, None);
+    assert_eq!(decided(&settings, "vscode", "git").enabled, None);
 }
 
 #[test]
@@ -243,7 +245,7 @@ fn the_first_change_makes_the_file() {
         .unwrap();
     let (settings, problems) = Settings::load(&paths, &environment(&[]));
     assert_eq!(problems, []);
-    assert_eq!(settings.server("cursor", "a.b").enabled, Some(false));
+    assert_eq!(decided(&settings, "cursor", "a.b").enabled, Some(false));
 }
 
 #[test]
@@ -298,4 +300,28 @@ fn a_linked_settings_file_stays_a_link_and_private() {
         std::fs::metadata(&real).unwrap().permissions().mode() & 0o777,
         0o600
     );
+}
+
+/// What was decided on a server that one client's file names.
+fn decided(settings: &Settings, client: &str, name: &str) -> ServerSettings {
+    settings.decided(&Entry {
+        name: name.to_owned(),
+        transport: EntryTransport::Http {
+            url: String::new(),
+            headers: [].into(),
+            sse: false,
+        },
+        description: None,
+        off: None,
+        needs: Vec::new(),
+        tools_allowed: None,
+        tools_denied: Vec::new(),
+        start_ms_max: None,
+        call_ms_max: None,
+        sources: vec![Source {
+            client: client.to_owned(),
+            path: "x".into(),
+            name: name.to_owned(),
+        }],
+    })
 }

@@ -313,6 +313,17 @@ impl Document {
     }
 }
 
+/// The text of a file; `None` if there is none.
+pub(super) fn read_text(path: &Path) -> Option<Result<String, Unreadable>> {
+    match bytes::read(path) {
+        Ok(bytes) => Some(bytes::decode(bytes)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            None
+        }
+        Err(error) => Some(Err(unreadable(error.to_string()))),
+    }
+}
+
 fn unreadable(message: String) -> Unreadable {
     Unreadable {
         position: None,
@@ -368,20 +379,21 @@ fn from_toml(value: toml::de::DeValue<'_>, at: usize, depth_left: usize) -> Opti
                 })
                 .collect::<Option<_>>()?,
         ),
-        DeValue::Table(table) => Kind::Map(
-            table
-                .into_iter()
-                .map(|(name, value)| {
-                    let (name_at, at) = (name.span().start, value.span().start);
-                    let value = from_toml(value.into_inner(), at, depth_left)?;
-                    Some(Member {
-                        at: name_at,
-                        name: name.into_inner().into_owned(),
-                        value,
-                    })
+        DeValue::Table(table) => {
+            let members = table.into_iter().map(|(name, value)| {
+                let (name_at, at) = (name.span().start, value.span().start);
+                let value = from_toml(value.into_inner(), at, depth_left)?;
+                Some(Member {
+                    at: name_at,
+                    name: name.into_inner().into_owned(),
+                    value,
                 })
-                .collect::<Option<_>>()?,
-        ),
+            });
+            let mut members = members.collect::<Option<Vec<_>>>()?;
+            // The parser sorts by name; people wrote an order.
+            members.sort_by_key(|member| member.at);
+            Kind::Map(members)
+        }
     };
     Some(Value { at, kind })
 }

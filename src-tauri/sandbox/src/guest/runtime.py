@@ -12,12 +12,13 @@ import inspect
 import itertools
 import random
 import sys
-import time
 import types
+from time import sleep
 
 from _runbridge.calls import MCPError, check_json
 from _runbridge.display import images_of
 from _runbridge.door import DISPLAY
+from _runbridge.interrupts import gate
 from _runbridge.saving import missing_names, source_of
 from _runbridge.values import Record, value_of
 
@@ -90,6 +91,7 @@ class Runtime:
         self._made.pop(key, None)
         return await function(*arguments)
 
+    @gate
     def define_saved_tools(self):
         """Define the saved tools that are new or have changed. A broken one costs only itself."""
         wanted = self._saved_wanted
@@ -483,6 +485,7 @@ class Api:
         else:
             self._display_one(thing)
 
+    @gate
     def _display_one(self, thing):
         images = images_of(thing)
         if images is not None:
@@ -539,6 +542,7 @@ class Api:
         found = self._calls.sync("memory.load", {"key": _key(key)})
         return found.get("value") if found.get("found") else default
 
+    @gate
     def update_memory(self, key, fn):
         """Replace the value under a key by `fn(value)`, as one step even if others write too; `fn`
         gets None if there is no value, and may be called more than once. Gives the new value."""
@@ -557,7 +561,7 @@ class Api:
             if done.get("updated"):
                 return value
             longest = min(UPDATE_PAUSE_S_MAX, 0.0005 * 2 ** min(attempt, 10))
-            time.sleep(self._random.uniform(0, longest))
+            sleep(self._random.uniform(0, longest))
         raise RuntimeError(
             "the memory %r changed under each of %d tries to update it" % (key, UPDATES_MAX)
         )
@@ -658,7 +662,9 @@ def make_modules(runtime):
     package.MCPError = MCPError
     made = {"mcp": package, "mcp.runtime": module, "mcp.servers": servers}
     for name, each in made.items():
-        each.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=hasattr(each, "__path__"))
+        each.__spec__ = importlib.machinery.ModuleSpec(
+            name, None, origin="bridge", is_package=hasattr(each, "__path__")
+        )
         each.__package__ = name if hasattr(each, "__path__") else "mcp"
     return made
 
@@ -700,7 +706,7 @@ class ServerFinder:
             proxy = self._runtime.servers[name[len("mcp.servers."):]]
         except KeyError as error:
             raise ModuleNotFoundError(error.args[0], name=name) from None
-        return importlib.machinery.ModuleSpec(name, self, loader_state=proxy)
+        return importlib.machinery.ModuleSpec(name, self, origin="bridge", loader_state=proxy)
 
     def create_module(self, spec):
         return ServerModule(spec.name)
