@@ -151,7 +151,7 @@ fn secrets_are_gone_before_anything_is_kept() {
 }
 
 #[test]
-fn a_connection_reads_only_its_own_runs_and_forgets_them_when_it_goes() {
+fn a_connection_reads_only_its_own_runs() {
     let home = TempDir::new().unwrap();
     let all = Outputs::new(home.path(), SMALL);
     let (mine, other) = (all.connection(), all.connection());
@@ -163,11 +163,41 @@ fn a_connection_reads_only_its_own_runs_and_forgets_them_when_it_goes() {
         Err(OutputError::Unknown { .. })
     ));
     assert_eq!(read(&mine, 1, 0, 9), "mine");
+}
+
+#[test]
+fn a_connection_that_goes_leaves_its_room_to_the_others() {
+    let home = TempDir::new().unwrap();
+    let all = Outputs::new(home.path(), SMALL);
+    let (mine, other) = (all.connection(), all.connection());
+    for run in 1..=2 {
+        mine.begin(run, &nothing_secret());
+        print(&mine, run, &"x".repeat(9_000));
+        other.begin(run, &nothing_secret());
+    }
+    print(&other, 1, &"x".repeat(9_000));
+    assert!(
+        matches!(other.read(1, 0, 9), Err(OutputError::NotKept { .. })),
+        "no room"
+    );
     drop(mine);
-    assert!(matches!(
-        other.read(1, 0, 9),
-        Err(OutputError::Unknown { .. })
-    ));
+    print(&other, 2, &"x".repeat(9_000));
+    assert_eq!(read(&other, 2, 8_999, 9_999), "x");
+}
+
+#[test]
+fn a_run_that_still_prints_is_not_the_one_to_go() {
+    let home = TempDir::new().unwrap();
+    let outputs = Outputs::new(home.path(), SMALL).connection();
+    for run in 1..=4 {
+        outputs.begin(run, &nothing_secret());
+        print(&outputs, run, "x");
+        if run != 1 {
+            outputs.finish(run);
+        }
+    }
+    assert_eq!(read(&outputs, 1, 0, 9), "x");
+    assert!(outputs.read(2, 0, 9).is_err());
 }
 
 #[test]
