@@ -14,7 +14,7 @@ use serde_json::{Map, json};
 use sha2::{Digest as _, Sha256};
 
 use self::results::{Results, Spread, put_between, table};
-use crate::engine::{self, IMAGE};
+use crate::engine;
 use crate::setup;
 use crate::shell::{build_sidecar, root, say, target};
 
@@ -159,7 +159,7 @@ impl Life {
         });
         home.write(".runbridge/config/settings.json", &settings.to_string());
         let mut variables = Vec::from(engine.variables());
-        variables.push(("MCP_BRIDGE_IMAGE".to_owned(), IMAGE.to_owned()));
+        variables.push(("MCP_BRIDGE_IMAGE".to_owned(), engine::image().to_owned()));
         variables.push((
             "RUNBRIDGE_HOME".to_owned(),
             home.join(".runbridge").to_string_lossy().into_owned(),

@@ -9,7 +9,7 @@ use anyhow::{Context as _, bail, ensure};
 use runbridge_testkit::{Components, Engine, Era, McpClient, Reply, TempHome};
 use serde_json::{Map, Value, json};
 
-use crate::engine::{self, IMAGE};
+use crate::engine;
 use crate::setup;
 use crate::shell::{build_sidecar, coloured, target};
 use crate::tokens;
@@ -163,7 +163,7 @@ fn start(
     show: &Show,
 ) -> anyhow::Result<McpClient> {
     let mut variables = Vec::from(engine.variables());
-    variables.push(("MCP_BRIDGE_IMAGE".to_owned(), IMAGE.to_owned()));
+    variables.push(("MCP_BRIDGE_IMAGE".to_owned(), engine::image().to_owned()));
     let begun = std::time::Instant::now();
     let (client, greeting) = McpClient::start(
         program,

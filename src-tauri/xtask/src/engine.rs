@@ -1,24 +1,25 @@
 //! Which container engines the commands work on, and that the image is in each of them.
 
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::time::Duration;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 use runbridge_testkit::Engine;
 
 use crate::shell::say;
-use crate::{engines, image};
-
-/// The image that the demo and the tests run in.
-pub(crate) const IMAGE: &str = "localhost/runbridge-python:bookworm";
+use crate::{engines, http, image};
 
 /// The kinds of engine that every test must pass on.
 const KINDS: &[&str] = &["podman", "docker", "podman-rootless"];
 
+/// The image that the demo and the tests run in.
+pub(crate) fn image() -> &'static str {
+    image::Kind::Python.reference()
+}
+
 /// Engines that are ready, and those that this value started and will end.
 pub(crate) struct Engines {
     ready: Vec<Engine>,
-    missing: Vec<(String, String)>,
     /// Ended on drop.
     _started: Vec<engines::Engine>,
 }
@@ -36,9 +37,10 @@ impl Engines {
         &self.ready
     }
 
-    /// Kinds that could not be had, with the reason.
-    pub(crate) fn missing(&self) -> &[(String, String)] {
-        &self.missing
+    /// Kinds that tests must pass on and that are not there.
+    pub(crate) fn missing(&self) -> Vec<&'static str> {
+        let there = |kind: &&str| self.ready.iter().any(|engine| engine.name == **kind);
+        KINDS.iter().copied().filter(|kind| !there(kind)).collect()
     }
 
     /// As tests are told: `name=unix:///path`, separated by commas.
@@ -52,72 +54,72 @@ impl Engines {
     }
 }
 
-/// Every kind of engine, each started for the tests alone.
+/// Every kind of engine, each started for the tests alone; or else those that
+/// `RUNBRIDGE_TEST_ENGINES` names, for whoever is not root.
 pub(crate) fn for_tests(dir: &Path) -> anyhow::Result<Engines> {
-    let started = engines::start_all(dir)?;
-    let ready: Vec<Engine> = started.iter().map(known).collect();
-    for engine in &ready {
-        image::ensure(engine).with_context(|| format!("{}: no image {IMAGE}", engine.name))?;
+    let named = Engine::all();
+    if !named.is_empty() {
+        return with_image(named, Vec::new());
     }
-    let missing = KINDS
+    let started = engines::start_all(dir)?;
+    let ready = started
         .iter()
-        .filter(|kind| !ready.iter().any(|engine| engine.name == **kind))
-        .map(|kind| ((*kind).to_owned(), "the engine did not start".to_owned()))
+        .map(|engine| Engine {
+            name: engine.name.clone(),
+            socket: engine.socket.clone(),
+        })
         .collect();
-    Ok(Engines {
-        ready,
-        missing,
-        _started: started,
-    })
+    with_image(ready, started)
 }
 
 /// An engine that runs already, as a user's would, or else our own.
 pub(crate) fn for_demo(dir: &Path) -> anyhow::Result<Engines> {
-    if let Some(engine) = running() {
-        say(format_args!(
-            "using {} at {}",
-            engine.name,
-            engine.socket.display()
-        ));
-        image::ensure(&engine).with_context(|| format!("{}: no image {IMAGE}", engine.name))?;
-        return Ok(Engines {
-            ready: vec![engine],
-            missing: Vec::new(),
-            _started: Vec::new(),
-        });
-    }
-    say("no engine runs; starting one for the demo");
-    for_tests(dir)
-}
-
-fn known(started: &engines::Engine) -> Engine {
-    Engine {
-        name: started.name.clone(),
-        socket: started.socket.clone(),
-    }
-}
-
-/// The first socket that answers of those where an engine usually listens.
-fn running() -> Option<Engine> {
-    let variable = |name: &str| {
-        let value = std::env::var(name).ok()?;
-        value.strip_prefix("unix://").map(PathBuf::from)
+    let Some(socket) = image::running_engines()
+        .ok()
+        .and_then(|sockets| sockets.into_iter().next())
+    else {
+        say("no engine runs; starting some for the demo");
+        return for_tests(dir);
     };
-    let runtime = std::env::var_os("XDG_RUNTIME_DIR")
-        .map(|dir| PathBuf::from(dir).join("podman/podman.sock"));
-    let places = [
-        ("podman", variable("CONTAINER_HOST")),
-        ("podman", runtime),
-        ("podman", Some("/run/podman/podman.sock".into())),
-        ("docker", variable("DOCKER_HOST")),
-        ("docker", Some("/var/run/docker.sock".into())),
-    ];
-    places.into_iter().find_map(|(name, socket)| {
-        let socket = socket?;
-        UnixStream::connect(&socket).ok()?;
-        Some(Engine {
+    let name = kind(&socket)?;
+    say(format_args!("using {name} at {}", socket.display()));
+    with_image(
+        vec![Engine {
             name: name.to_owned(),
             socket,
-        })
+        }],
+        Vec::new(),
+    )
+}
+
+fn with_image(ready: Vec<Engine>, started: Vec<engines::Engine>) -> anyhow::Result<Engines> {
+    for engine in &ready {
+        image::ensure(&engine.socket, image::Kind::Python)
+            .with_context(|| format!("{} has no image {}", engine.name, image()))?;
+    }
+    Ok(Engines {
+        ready,
+        _started: started,
+    })
+}
+
+/// Both answer to the same requests; only one of them calls itself Podman.
+fn kind(socket: &Path) -> anyhow::Result<&'static str> {
+    let (status, text) = http::request(
+        socket,
+        "GET",
+        "/v1.41/version",
+        None,
+        Duration::from_secs(10),
+    )?;
+    ensure!(
+        status == 200,
+        "{} says of itself only {status}: {text}",
+        socket.display()
+    );
+    Ok(if text.contains("Podman") {
+        "podman"
+    } else {
+        "docker"
     })
 }

@@ -11,6 +11,7 @@ mod check;
 mod demo;
 mod engine;
 mod engines;
+mod http;
 mod image;
 mod servers;
 mod setup;
@@ -18,6 +19,8 @@ mod shell;
 mod test;
 mod tidy;
 mod tokens;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -37,6 +40,10 @@ enum Command {
     Demo(demo::Arguments),
     /// Prepare engines, image and servers, then run every test.
     Test(test::Arguments),
+    /// Build a Python image from Debian packages and load it into the engines.
+    Image(image::Arguments),
+    /// Keep the test engines running until Enter, for running single tests by hand.
+    Engines,
     /// Measure the built product against its figures.
     Bench(bench::Arguments),
     /// Formatting, clippy and tidy.
@@ -45,13 +52,23 @@ enum Command {
     Tidy,
 }
 
-fn main() -> anyhow::Result<()> {
-    match Arguments::parse().command {
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
         Command::Setup => setup::run_command(),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Test(arguments) => test::run(&arguments),
+        Command::Image(arguments) => image::run(&arguments),
+        Command::Engines => test::keep_ready(),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Check => check::run_all(),
         Command::Tidy => tidy::run_all(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The chain alone: where in here an error arose is nothing to whoever typed the command.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

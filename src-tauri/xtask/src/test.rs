@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
 
-use crate::engine::{self, Engines, IMAGE};
+use crate::engine::{self, Engines};
 use crate::shell::{build_sidecar, cargo, root, say, target, which};
 use crate::{check, setup, tidy};
 
@@ -102,8 +102,11 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     ));
 
     let mut tally = Tally::default();
-    for (name, why) in engines.missing() {
-        tally.skip(&format!("tests on {name}"), why);
+    for name in engines.missing() {
+        tally.skip(
+            &format!("tests on {name}"),
+            "RUNBRIDGE_TEST_ENGINES does not name it",
+        );
     }
     tally.times.push(("set up".to_owned(), begun.elapsed()));
     let skips = target().join("skipped-tests");
@@ -138,6 +141,18 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     drop(engines);
     report(&tally, strict)
+}
+
+/// `cargo xtask engines`: all that tests need, for as long as somebody wants it.
+pub(crate) fn keep_ready() -> anyhow::Result<()> {
+    let components = setup::run_all()?;
+    let engines = engine::for_tests(&target().join("engines"))?;
+    println!("export RUNBRIDGE_TEST_ENGINES={}", engines.list());
+    println!("export RUNBRIDGE_TEST_IMAGE={}", engine::image());
+    println!("export RUNBRIDGE_TEST_COMPONENTS={}", components.display());
+    say("the engines run until you press Enter");
+    std::io::stdin().read_line(&mut String::new())?;
+    Ok(())
 }
 
 fn report(tally: &Tally, strict: bool) -> anyhow::Result<()> {
@@ -176,7 +191,7 @@ impl Environment<'_> {
     fn give(&self, command: &mut Command) {
         command
             .env("RUNBRIDGE_TEST_ENGINES", self.engines.list())
-            .env("RUNBRIDGE_TEST_IMAGE", IMAGE)
+            .env("RUNBRIDGE_TEST_IMAGE", engine::image())
             .env("RUNBRIDGE_TEST_COMPONENTS", self.components)
             .env(runbridge_testkit::SKIPS_FILE, self.skips);
     }
@@ -209,11 +224,11 @@ fn rust_tests(environment: &Environment<'_>, filter: Option<&str>) -> anyhow::Re
         // The runner calls everything that the filter leaves out skipped.
         count.skipped = 0;
     }
-    if count == Count::default() {
-        bail!("no test was run");
-    }
     if !succeeded && count.failed == 0 {
-        bail!("the test runner failed without a failing test");
+        bail!("the runner failed before or beside its tests; see above");
+    }
+    if count == Count::default() {
+        bail!("there was no test to run");
     }
     Ok(count)
 }
@@ -300,7 +315,7 @@ fn client_tests(environment: &Environment<'_>, tally: &mut Tally) {
                 .env("COMPONENTS", environment.components)
                 .env("HOME", home.path())
                 .env("TMPDIR", home.temp_dir())
-                .env("MCP_BRIDGE_IMAGE", IMAGE)
+                .env("MCP_BRIDGE_IMAGE", engine::image())
                 .envs(engine.variables());
             let mut leftovers = runbridge_testkit::Leftovers::of(home.path(), Some(engine.clone()));
             let mut child = command
