@@ -27,17 +27,12 @@ pub(crate) const VENVS: &[(&str, &[&str])] = &[
     ("clients", &["mcp==2.3.0", "fastmcp==4.2.3"]),
 ];
 
-/// Programs needed on `PATH` and the Debian packages that bring them.
+/// Programs that they need on `PATH`, with the Debian package of each.
 pub(crate) const PROGRAMS: &[(&str, &str)] = &[
     ("git", "git"),
     ("node", "nodejs"),
     ("npm", "npm"),
     ("python3", "python3"),
-    ("podman", "podman"),
-    ("dockerd", "docker.io"),
-    ("runc", "runc"),
-    ("newuidmap", "uidmap"),
-    ("mmdebstrap", "mmdebstrap"),
 ];
 
 /// What a stamp must tell apart: any change above installs anew.

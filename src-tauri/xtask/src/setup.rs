@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, bail};
+use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 
-use crate::servers;
-use crate::shell::{run_quietly, say, target, which};
+use crate::shell::{run_quietly, say, target};
+use crate::{engines, servers};
 
 /// Set up; gives the folder of the servers.
 pub(crate) fn run_all() -> anyhow::Result<PathBuf> {
@@ -27,46 +27,20 @@ pub(crate) fn run_command() -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What the servers and clients need; engines and the image see to their own.
 fn debian_packages() -> anyhow::Result<()> {
     let mut missing: Vec<&str> = servers::PROGRAMS
         .iter()
-        .filter(|(program, _)| {
-            which(program).is_none() && !Path::new("/usr/sbin").join(program).exists()
-        })
+        .filter(|(program, _)| !engines::on_path(program))
         .map(|(_, package)| *package)
         .collect();
-    if which("python3").is_none() || !has_venv() {
+    if !has_venv() {
         missing.push("python3-venv");
     }
     if missing.is_empty() {
         return Ok(());
     }
-    let apt = ["apt-get", "install", "--yes", "--no-install-recommends"];
-    let command = format!("{} {}", apt.join(" "), missing.join(" "));
-    if which("apt-get").is_none() {
-        bail!(
-            "these programs are missing, by their Debian package: {}",
-            missing.join(", ")
-        );
-    }
-    if !is_root()? {
-        bail!(
-            "something is missing; run this as root, then try again:\n  apt-get update && {command}"
-        );
-    }
-    say(format_args!("installing {}", missing.join(", ")));
-    run_quietly(
-        Command::new("apt-get")
-            .arg("update")
-            .env("DEBIAN_FRONTEND", "noninteractive"),
-    )?;
-    run_quietly(
-        Command::new(apt[0])
-            .args(&apt[1..])
-            .args(&missing)
-            .env("DEBIAN_FRONTEND", "noninteractive"),
-    )?;
-    Ok(())
+    engines::install(&missing)
 }
 
 /// Debian splits `venv` from Python, and the half that stays says so only when it is used.
@@ -75,10 +49,6 @@ fn has_venv() -> bool {
         .args(["-c", "import ensurepip, venv"])
         .output()
         .is_ok_and(|output| output.status.success())
-}
-
-fn is_root() -> anyhow::Result<bool> {
-    Ok(run_quietly(Command::new("id").arg("-u"))?.trim() == "0")
 }
 
 fn components() -> anyhow::Result<PathBuf> {
