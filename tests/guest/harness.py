@@ -71,7 +71,7 @@ class Run:
 
 
 class Host:
-    def __init__(self, handlers=None, config=None, python=sys.executable, env=None):
+    def __init__(self, handlers=None, config=None, wrap=(), env=None):
         self.handlers = dict(handlers or {})
         self.runs = {}
         self.calls = []
@@ -84,7 +84,7 @@ class Host:
         self._changed = threading.Condition()
         self._send_lock = threading.Lock()
         self.process = subprocess.Popen(
-            [python, "-I", "-B", "-u", "-c", BOOT],
+            [*wrap, sys.executable, "-I", "-B", "-u", "-c", BOOT],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -186,7 +186,8 @@ class Host:
             try:
                 self.process.stdin.write(data)
                 self.process.stdin.flush()
-            except BrokenPipeError:
+            except (BrokenPipeError, ValueError):
+                # Hung up meanwhile.
                 pass
 
     def _read(self):

@@ -445,17 +445,49 @@ fn a_pipe_is_never_waited_for() {
 }
 
 #[test]
-fn what_is_to_be_watched_is_named_whether_it_exists_or_not() {
-    let home = Home::of("drop-folder/linux");
-    let watched = home.discover().watched;
-    for path in [
-        "MCPs",
-        ".config/mcp/servers",
-        "MCPs/bare.json",
-        ".cursor/mcp.json",
-        ".claude.json",
+fn everything_that_has_a_say_is_watched_whether_it_exists_or_not() {
+    for (fixture, paths) in [
+        (
+            "drop-folder/linux",
+            &[
+                "MCPs",
+                ".config/mcp/servers",
+                "MCPs/bare.json",
+                ".cursor/mcp.json",
+                ".claude.json",
+            ] as &[&str],
+        ),
+        (
+            "claude-code/scopes",
+            &["work/app/.mcp.json", "work/app/.claude/settings.local.json"],
+        ),
+        (
+            "cursor/linux",
+            &[".cursor/secrets.env", "work/app/.cursor/mcp.json"],
+        ),
+        ("opencode/first", &[".config/opencode/key.txt"]),
+        (
+            "continue/linux",
+            &[".continue/.env", ".continue/mcpServers"],
+        ),
+        (
+            "gemini-cli/linux",
+            &[".gemini/mcp-server-enablement.json", ".gemini/extensions"],
+        ),
+        ("vscode/linux", &[".config/Code/User/profiles"]),
+        (
+            "lm-studio/linux",
+            &[".lmstudio-home-pointer", "models/lm/mcp.json"],
+        ),
     ] {
-        assert!(watched.contains(&home.path().join(path)), "{path}");
+        let home = with_project(fixture);
+        let watched = home.discover().watched;
+        for path in paths {
+            assert!(
+                watched.contains(&home.path().join(path)),
+                "{fixture}: {path}"
+            );
+        }
     }
 }
 

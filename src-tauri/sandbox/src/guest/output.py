@@ -34,8 +34,8 @@ LINGER_S = 0.03
 FRAMES_MAX = 8
 # Bytes taken from a child's pipe at once.
 PIPE_PIECE = 256 * 1024
-# How long the end of the process waits for its last output.
-LAST_WORDS_S = 1.0
+# How long a flush waits for a host that does not read.
+PUSH_S = 1.0
 
 # The run that the current task or thread belongs to.
 run_of_context = contextvars.ContextVar("runbridge_run")
@@ -125,20 +125,21 @@ class Output:
             self._drain()
             self._seal()
 
-    def last_words(self):
-        """Flush, and wait a bounded time until the host has it; for a process about to end."""
+    def push(self):
+        """Flush, and wait a bounded time until it has left: what was flushed is not lost in a
+        crash, nor held back by code that lets no other thread work."""
         if self._lines is not None:
             self.flush()
             return
         sent = threading.Event()
-        if self._lock.acquire(timeout=LAST_WORDS_S):
+        if self._lock.acquire(timeout=PUSH_S):
             try:
                 self._drain()
                 self._seal()
             finally:
                 self._lock.release()
         self._frames.put(sent)
-        sent.wait(LAST_WORDS_S)
+        sent.wait(PUSH_S)
 
     def current_run(self):
         """The run that the calling task or thread belongs to."""
@@ -348,9 +349,7 @@ class TextStream(io.TextIOBase):
         return False
 
     def flush(self):
-        # Output leaves by itself within a moment; only a forked child has to push.
-        if self._output.forked:
-            self._output.flush()
+        self._output.push()
 
     def reconfigure(self, **_):
         """Accepted and without effect: the stream is UTF-8 and flushed in time."""
@@ -393,8 +392,7 @@ class ByteStream(io.BufferedIOBase):
         return False
 
     def flush(self):
-        if self._output.forked:
-            self._output.flush()
+        self._output.push()
 
     def close(self):
         pass
@@ -427,7 +425,7 @@ class _Carry:
     def leave(status):
         # What was printed before `os._exit` has been printed, as far as anyone can tell.
         try:
-            _Carry.output.last_words()
+            _Carry.output.push()
         finally:
             _exit_now(status)
 

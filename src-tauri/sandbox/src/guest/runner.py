@@ -507,7 +507,7 @@ class Runner:
         elif error is not None:
             code = 1
             self._output.write(doors.STDERR, report.text_of(error))
-        self._output.last_words()
+        self._output.push()
         _exit(code & 255)
 
     # Corners of asyncio.

@@ -87,6 +87,13 @@ class Runtime:
         self._made[key] = (self._output.current_run(), made, label, _user_line())
         return made
 
+    def adopt(self, awaitables):
+        """Another coroutine awaits these: it alone is reported if that is never awaited."""
+        owned = {id(item) for item in awaitables}
+        for key, made in list(self._made.items()):
+            if id(made[1]) in owned:
+                del self._made[key]
+
     async def _started(self, key, function, arguments):
         self._made.pop(key, None)
         return await function(*arguments)
@@ -445,6 +452,7 @@ class Api:
         for item in awaitables:
             if not inspect.isawaitable(item):
                 raise TypeError("gather() awaits coroutines, not %s" % type(item).__name__)
+        self._runtime.adopt(awaitables)
         return self._runtime.coroutine("runtime.gather", self._gather, *awaitables)
 
     async def _gather(self, *awaitables):
