@@ -370,7 +370,7 @@ fn loaded_inputs(socket: &Path, kind: Kind) -> anyhow::Result<Option<String>> {
 }
 
 /// Sockets of all engines that answer, found as the product finds them.
-fn running_engines() -> anyhow::Result<Vec<PathBuf>> {
+pub(crate) fn running_engines() -> anyhow::Result<Vec<PathBuf>> {
     let text = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let path = |name: &str| {
         std::env::var_os(name)
