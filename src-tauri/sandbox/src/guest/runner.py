@@ -43,6 +43,11 @@ RESERVE_BYTES = 4 * 1024 * 1024
 # How long a cancelled task may take to clean up before it is left to the idle loop.
 SETTLE_S = 1.0
 STACK_BYTES = 512 * 1024
+# What is told when nothing can be put together any more.
+NO_MEMORY = (
+    b'{"status": "error", "result": null, "error": {"type": "MemoryError", "message": "", '
+    b'"traceback": "MemoryError\\n"}, "exit_code": null, "notes": []}'
+)
 
 _FUTURES = 0
 for _name in __future__.all_feature_names:
@@ -157,6 +162,7 @@ class Runner:
         self._tasks = {}
         self._notes = []
         self._reserve = None
+        self._told = True
         self._asyncio_then = {
             "create_task": asyncio.create_task,
             "run": asyncio.run,
@@ -238,12 +244,30 @@ class Runner:
         hello = {"python": version, "uid": os.geteuid(), "rlimits": self._rlimits}
         self._output.send(HELLO, 0, dumps(hello).encode())
         while True:
+            run = None
             try:
                 run, payload = self._next_run()
+                self._told = False
                 self._run(run, payload)
             except BaseException:
-                # Something that user code left behind raised here. The next turn starts clean.
+                # Something that user code left behind raised here, or there is no memory. The next
+                # turn starts clean.
+                self._reserve = None
                 self._leave_if_forked(1)
+                if run is not None and not self._told:
+                    self._tell_little(run)
+
+    def _tell_little(self, run):
+        """Tell the end of a run that left no memory to tell more."""
+        for _ in range(10):
+            try:
+                self._interrupts.end()
+                self._output.flush()
+                self._output.send(DONE, run, NO_MEMORY)
+                return
+            except BaseException:
+                gc.collect()
+        _exit(137)
 
     def _read_frames(self):
         try:
@@ -296,6 +320,9 @@ class Runner:
             except BaseException:
                 # A late task ended with SystemExit, stopped the loop, or the loop itself is broken.
                 failures += 1
+                if failures % 10 == 0:
+                    # The loop does not work any more. Its tasks are lost.
+                    self._loop = None
                 if failures > 100:
                     return self._inbox.get()
 
@@ -320,6 +347,8 @@ class Runner:
                 end["status"] = "interrupted"
                 hit = False
         except BaseException as raised:
+            if isinstance(raised, MemoryError):
+                self._reserve = None
             hit = self._interrupts.end()
             error = raised
         self._leave_if_forked(0, error)
@@ -335,13 +364,13 @@ class Runner:
             self.cancel_tasks(run)
         self._undo()
         end["notes"] = self._notes
+        told = dumps(end, ensure_ascii=False).encode("utf-8")
         self._output.flush()
-        self._output.send(DONE, run, dumps(end, ensure_ascii=False).encode("utf-8"))
+        self._told = True
+        self._output.send(DONE, run, told)
 
     def _tell(self, end, error, hit):
         """Put how the code was ended by `error` into `end`."""
-        if isinstance(error, MemoryError):
-            self._memory_short()
         if hit and isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
             end["status"] = "interrupted"
         elif isinstance(error, SystemExit):
@@ -442,6 +471,8 @@ class Runner:
             loop.set_exception_handler(self._late_error)
             self._loop = loop
         loop.set_task_factory(self._make_task)
+        for name in vars(loop).keys() & _LOOP_METHODS:
+            del vars(loop)[name]
         # `loop.stop()` outside of a turn would end the next one at once.
         loop._stopping = False
         asyncio._set_running_loop(None)
@@ -611,5 +642,6 @@ def bounded_repr(value):
     return text
 
 
+_LOOP_METHODS = frozenset(name for name in dir(Loop) if callable(getattr(Loop, name)))
 _MAIN = threading.get_ident()
 _exit = os._exit

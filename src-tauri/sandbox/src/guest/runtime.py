@@ -10,6 +10,7 @@ import collections.abc
 import importlib.machinery
 import inspect
 import itertools
+import keyword
 import random
 import sys
 import types
@@ -312,7 +313,7 @@ class Tool:
     def __signature__(self):
         parameters = []
         for name, required in self._properties().items():
-            if name.isidentifier():
+            if name.isidentifier() and not keyword.iskeyword(name):
                 default = inspect.Parameter.empty if required else None
                 parameters.append(
                     inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
