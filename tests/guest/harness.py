@@ -17,7 +17,7 @@ HEADER = struct.Struct(">BBHIQ")
 RUN, REPLY, INTERRUPT = 1, 2, 3
 HELLO, STDOUT, STDERR, CALL, CANCEL_CALL, DISPLAY, DONE = range(16, 23)
 # A guest on a busy machine; no test waits this long when the guest is right.
-PATIENCE_S = 10
+PATIENCE_S = 60
 
 
 def source(name):
