@@ -29,8 +29,10 @@ service=$!
 { read -r _ <&3; kill "$service"; } &
 reader=$!
 wait "$service"
+status=$?
 kill "$reader"
-rm -rf "$2""#;
+rm -rf "$2"
+exit "$status""#;
 
 /// The API service as our child; it ends when this is dropped.
 pub(super) struct Service {
