@@ -259,7 +259,13 @@ impl Upstream {
     pub(crate) fn status(&self) -> UpstreamStatus {
         let state = self.state();
         let (shown, connection) = match &*state {
-            State::Stopped | State::ShutDown => (UpstreamState::Stopped, None),
+            State::Stopped | State::ShutDown => match self.cannot_start() {
+                None => (UpstreamState::Stopped, None),
+                Some(error) => {
+                    let (error, retry_in) = (Arc::new(error), Duration::ZERO);
+                    (UpstreamState::Failed { error, retry_in }, None)
+                }
+            },
             State::Starting { .. } => (UpstreamState::Starting, None),
             State::Ready { connection, .. } if connection.is_closed() => {
                 (UpstreamState::Stopped, None)
@@ -348,17 +354,17 @@ impl Upstream {
     async fn end(&self, next: State) {
         let before = {
             let mut state = self.state();
-            let next = if matches!(*state, State::ShutDown) {
-                State::ShutDown
-            } else {
-                next
-            };
+            // Cancelled under the lock: a start that ends now must not take the state back.
+            if let State::Starting { cancel, .. } = &*state {
+                cancel.cancel();
+            }
+            let for_good = matches!(*state, State::ShutDown);
+            let next = if for_good { State::ShutDown } else { next };
             std::mem::replace(&mut *state, next)
         };
         match before {
             State::Stopped | State::ShutDown | State::Failed { .. } => {}
-            State::Starting { mut done, cancel } => {
-                cancel.cancel();
+            State::Starting { mut done, .. } => {
                 let _ = done.wait_for(Option::is_some).await;
             }
             State::Ready { connection, .. } => connection.stop().await,
@@ -377,6 +383,9 @@ impl Upstream {
 
     /// Begins a start if none is under way. The error is that none may begin.
     fn ready_or_starting(self: &Arc<Self>) -> Result<ReadyOrStarting, UpstreamError> {
+        if let Some(error) = self.cannot_start() {
+            return Err(error);
+        }
         let mut state = self.state();
         let (failures, deaths) = match &*state {
             State::Ready { connection, .. } if !connection.is_closed() => {
@@ -467,12 +476,6 @@ impl Upstream {
     /// From nothing to a connection with its tools listed.
     async fn open(self: &Arc<Self>) -> StartResult {
         let server = &self.entry.name;
-        if !self.entry.needs.is_empty() {
-            return Err(UpstreamError::NeedsValue {
-                server: server.clone(),
-                needs: self.entry.needs.clone(),
-            });
-        }
         let EntryTransport::Stdio {
             command,
             args,
@@ -480,9 +483,7 @@ impl Upstream {
             cwd,
         } = &self.entry.transport
         else {
-            return Err(UpstreamError::TransportUnsupported {
-                server: server.clone(),
-            });
+            return Err(self.transport_unsupported());
         };
         let program = Program {
             command: command.clone(),
@@ -654,6 +655,26 @@ impl Upstream {
             }
             upstream.changed(Change::State);
         });
+    }
+
+    /// What no new attempt changes, but a change of the entry does.
+    fn cannot_start(&self) -> Option<UpstreamError> {
+        if !self.entry.needs.is_empty() {
+            return Some(UpstreamError::NeedsValue {
+                server: self.entry.name.clone(),
+                needs: self.entry.needs.clone(),
+            });
+        }
+        match self.entry.transport {
+            EntryTransport::Stdio { .. } => None,
+            EntryTransport::Http { .. } => Some(self.transport_unsupported()),
+        }
+    }
+
+    fn transport_unsupported(&self) -> UpstreamError {
+        UpstreamError::TransportUnsupported {
+            server: self.entry.name.clone(),
+        }
     }
 
     fn stopped(&self) -> UpstreamError {
