@@ -327,20 +327,19 @@ fn fact(asked: f64, how: Enforcement) -> LimitFact {
 }
 
 fn dropped_limits(dropped: &[&str], rlimits: &BTreeMap<&str, u64>) -> String {
-    let mut text = format!("does not limit {} here", dropped.join(", "));
+    let mut parts = vec![format!("does not limit {} here", dropped.join(", "))];
     if let Some(bytes) = rlimits.get("as") {
-        text.push_str(&format!(
-            "; each process is limited to {} MiB of address space instead",
+        parts.push(format!(
+            "each process is limited to {} MiB of address space instead",
             bytes >> 20
         ));
     }
     if let Some(processes) = rlimits.get("nproc") {
-        text.push_str(&format!(
-            "; all sandboxes of this user share {processes} processes instead"
+        parts.push(format!(
+            "all sandboxes of this user share {processes} processes instead"
         ));
     }
-    text.push_str(". A system with cgroup v2, or a rootful engine, enforces them");
-    text
+    parts.join("; ") + ". A system with cgroup v2, or a rootful engine, enforces them"
 }
 
 #[cfg(test)]
