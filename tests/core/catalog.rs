@@ -361,6 +361,23 @@ async fn what_cannot_be_started_says_why() {
     assert_eq!(error.code(), "server_auth_required");
     insta::assert_snapshot!(error, @"server `needy` was not started because it needs a value for `GITHUB_TOKEN`; set it and try again");
     assert_eq!(bench.starts("needy"), 0);
+    let states = bench
+        .catalog
+        .servers()
+        .into_iter()
+        .map(|server| server.state);
+    assert!(
+        states
+            .into_iter()
+            .all(|state| matches!(state, UpstreamState::Failed { .. }))
+    );
+    // The second call says the same: there is no new attempt to wait for.
+    let again = bench
+        .catalog
+        .call("needy", "echo", Map::new(), None)
+        .await
+        .unwrap_err();
+    assert_eq!(again.message(), error.message());
     let error = bench
         .catalog
         .call("remote", "echo", Map::new(), None)

@@ -63,7 +63,7 @@ impl Bench {
             Catalog::new(CatalogConfig {
                 limits,
                 cache_dir,
-                login_env,
+                login_env: login_env.into(),
                 events,
             }),
             receiver,

@@ -32,7 +32,7 @@ use self::cache::{Cache, Fingerprint};
 use self::search::SearchIndex;
 use crate::clients::entry::{Entry, EntryTransport, Source};
 use crate::upstream::{
-    Change, Tool, ToolList, Upstream, UpstreamError, UpstreamLimits, UpstreamState,
+    Change, LoginEnv, Tool, ToolList, Upstream, UpstreamError, UpstreamLimits, UpstreamState,
 };
 
 /// Servers that a search starts at the same time.
@@ -56,7 +56,7 @@ pub struct CatalogConfig {
     /// Where to keep what was learned of servers; none: nothing is kept.
     pub cache_dir: Option<PathBuf>,
     /// The environment that a terminal of the user would have.
-    pub login_env: BTreeMap<String, String>,
+    pub login_env: LoginEnv,
     /// Who hears of changes.
     pub events: broadcast::Sender<CatalogEvent>,
 }
@@ -120,6 +120,13 @@ pub struct ServerStatus {
     pub started_at: Option<SystemTime>,
 }
 
+impl ServerStatus {
+    /// Whether a call can be tried: it is on and lacks no value.
+    pub fn is_callable(&self) -> bool {
+        self.off.is_none() && self.needs.is_empty()
+    }
+}
+
 /// The tools of one server with all that is derived from them.
 pub struct ServerTools {
     list: Arc<ToolList>,
@@ -176,7 +183,6 @@ pub struct CallResult {
 pub struct Catalog {
     config: CatalogConfig,
     cache: Cache,
-    login_env: Arc<BTreeMap<String, String>>,
     servers: RwLock<Vec<Arc<Server>>>,
     /// One change of the entries at a time.
     changing: tokio::sync::Mutex<()>,
@@ -210,7 +216,6 @@ impl Catalog {
     pub fn new(config: CatalogConfig) -> Arc<Self> {
         Arc::new_cyclic(|catalog| Self {
             cache: Cache::new(config.cache_dir.clone()),
-            login_env: Arc::new(config.login_env.clone()),
             config,
             servers: RwLock::default(),
             changing: tokio::sync::Mutex::new(()),
@@ -237,7 +242,7 @@ impl Catalog {
             let same = before.iter().find(|server| server.entry.name == entry.name);
             let live = match same {
                 Some(server) if same_process(&server.entry, &entry) => {
-                    kept.push(Arc::as_ptr(&server.live));
+                    kept.push(Arc::clone(&server.live));
                     Arc::clone(&server.live)
                 }
                 Some(_) | None => self.live(&entry),
@@ -257,7 +262,7 @@ impl Catalog {
         let _ = self.config.events.send(CatalogEvent::Servers);
         let gone = before
             .iter()
-            .filter(|server| !kept.contains(&Arc::as_ptr(&server.live)));
+            .filter(|server| !kept.iter().any(|live| Arc::ptr_eq(live, &server.live)));
         let stop = gone.map(|server| server.live.upstream.shut_down());
         tokio::join!(
             join_all(stop),
@@ -273,6 +278,18 @@ impl Catalog {
     /// The server of that name or, failing that, alias.
     pub fn find(&self, name_or_alias: &str) -> Result<ServerName, UpstreamError> {
         self.server(name_or_alias).map(|server| server.name.clone())
+    }
+
+    /// The server of that name or alias, if calls to it can be tried.
+    pub fn callable(&self, name_or_alias: &str) -> Result<ServerName, UpstreamError> {
+        let server = self.enabled(name_or_alias)?;
+        if server.entry.needs.is_empty() {
+            return Ok(server.name.clone());
+        }
+        Err(UpstreamError::NeedsValue {
+            server: server.entry.name.clone(),
+            needs: server.entry.needs.clone(),
+        })
     }
 
     /// The tools as far as they are known without starting anything.
@@ -482,7 +499,7 @@ impl Catalog {
             Live {
                 upstream: Upstream::new(
                     entry.clone(),
-                    Arc::clone(&self.login_env),
+                    self.config.login_env.clone(),
                     self.config.limits.clone(),
                     era,
                     Arc::new(observer),

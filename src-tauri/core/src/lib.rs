@@ -2,17 +2,23 @@
 
 pub mod activity;
 pub mod atomic;
+pub mod bridge;
+mod calls;
 pub mod catalog;
 pub mod clients;
+mod docs;
 pub mod interpreters;
+pub mod launch_env;
 pub mod manual;
+pub mod mcp_server;
 pub mod memory;
 pub mod output;
-pub mod launch_env;
 pub mod paths;
 pub mod redact;
 pub mod reply;
 pub mod request;
+pub mod run;
+pub mod sandboxes;
 pub mod saved_tools;
 pub mod secrets;
 pub mod settings;

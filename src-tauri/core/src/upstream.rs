@@ -19,10 +19,13 @@ mod tools;
 mod wire;
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
 use serde_json::Map;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
@@ -73,6 +76,35 @@ impl Default for UpstreamLimits {
             call_ms_max: 60_000,
             idle_ms_max: 600_000,
         }
+    }
+}
+
+/// The environment that a terminal of the user would have. It may still be on its way: a server's
+/// start waits for it, nothing else does.
+#[derive(Clone)]
+pub struct LoginEnv(Shared<BoxFuture<'static, Arc<BTreeMap<String, String>>>>);
+
+impl LoginEnv {
+    /// What `asked` will give; it begins when it is first waited for.
+    pub fn of(asked: impl Future<Output = Arc<BTreeMap<String, String>>> + Send + 'static) -> Self {
+        Self(asked.boxed().shared())
+    }
+
+    /// The variables, once they are known.
+    pub async fn get(&self) -> Arc<BTreeMap<String, String>> {
+        self.0.clone().await
+    }
+}
+
+impl From<BTreeMap<String, String>> for LoginEnv {
+    fn from(known: BTreeMap<String, String>) -> Self {
+        Self::of(std::future::ready(Arc::new(known)))
+    }
+}
+
+impl std::fmt::Debug for LoginEnv {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LoginEnv")
     }
 }
 
@@ -127,7 +159,7 @@ pub(crate) type Observer = Arc<dyn Fn(&str, Change) + Send + Sync>;
 /// One server's connection, or the means to have one.
 pub(crate) struct Upstream {
     entry: Entry,
-    login_env: Arc<BTreeMap<String, String>>,
+    login_env: LoginEnv,
     limits: UpstreamLimits,
     observer: Observer,
     state: Mutex<State>,
@@ -172,7 +204,7 @@ enum ReadyOrStarting {
 impl Upstream {
     pub(crate) fn new(
         entry: Entry,
-        login_env: Arc<BTreeMap<String, String>>,
+        login_env: LoginEnv,
         limits: UpstreamLimits,
         era: Option<Era>,
         observer: Observer,
@@ -227,7 +259,13 @@ impl Upstream {
     pub(crate) fn status(&self) -> UpstreamStatus {
         let state = self.state();
         let (shown, connection) = match &*state {
-            State::Stopped | State::ShutDown => (UpstreamState::Stopped, None),
+            State::Stopped | State::ShutDown => match self.cannot_start() {
+                None => (UpstreamState::Stopped, None),
+                Some(error) => {
+                    let (error, retry_in) = (Arc::new(error), Duration::ZERO);
+                    (UpstreamState::Failed { error, retry_in }, None)
+                }
+            },
             State::Starting { .. } => (UpstreamState::Starting, None),
             State::Ready { connection, .. } if connection.is_closed() => {
                 (UpstreamState::Stopped, None)
@@ -316,17 +354,17 @@ impl Upstream {
     async fn end(&self, next: State) {
         let before = {
             let mut state = self.state();
-            let next = if matches!(*state, State::ShutDown) {
-                State::ShutDown
-            } else {
-                next
-            };
+            // Cancelled under the lock: a start that ends now must not take the state back.
+            if let State::Starting { cancel, .. } = &*state {
+                cancel.cancel();
+            }
+            let for_good = matches!(*state, State::ShutDown);
+            let next = if for_good { State::ShutDown } else { next };
             std::mem::replace(&mut *state, next)
         };
         match before {
             State::Stopped | State::ShutDown | State::Failed { .. } => {}
-            State::Starting { mut done, cancel } => {
-                cancel.cancel();
+            State::Starting { mut done, .. } => {
                 let _ = done.wait_for(Option::is_some).await;
             }
             State::Ready { connection, .. } => connection.stop().await,
@@ -345,6 +383,9 @@ impl Upstream {
 
     /// Begins a start if none is under way. The error is that none may begin.
     fn ready_or_starting(self: &Arc<Self>) -> Result<ReadyOrStarting, UpstreamError> {
+        if let Some(error) = self.cannot_start() {
+            return Err(error);
+        }
         let mut state = self.state();
         let (failures, deaths) = match &*state {
             State::Ready { connection, .. } if !connection.is_closed() => {
@@ -435,12 +476,6 @@ impl Upstream {
     /// From nothing to a connection with its tools listed.
     async fn open(self: &Arc<Self>) -> StartResult {
         let server = &self.entry.name;
-        if !self.entry.needs.is_empty() {
-            return Err(UpstreamError::NeedsValue {
-                server: server.clone(),
-                needs: self.entry.needs.clone(),
-            });
-        }
         let EntryTransport::Stdio {
             command,
             args,
@@ -448,14 +483,12 @@ impl Upstream {
             cwd,
         } = &self.entry.transport
         else {
-            return Err(UpstreamError::TransportUnsupported {
-                server: server.clone(),
-            });
+            return Err(self.transport_unsupported());
         };
         let program = Program {
             command: command.clone(),
             args: args.clone(),
-            env: stdio::environment(&self.login_env, env),
+            env: stdio::environment(&*self.login_env.get().await, env),
             cwd: cwd.clone(),
         };
         self.stop_unready().await;
@@ -622,6 +655,26 @@ impl Upstream {
             }
             upstream.changed(Change::State);
         });
+    }
+
+    /// What no new attempt changes, but a change of the entry does.
+    fn cannot_start(&self) -> Option<UpstreamError> {
+        if !self.entry.needs.is_empty() {
+            return Some(UpstreamError::NeedsValue {
+                server: self.entry.name.clone(),
+                needs: self.entry.needs.clone(),
+            });
+        }
+        match self.entry.transport {
+            EntryTransport::Stdio { .. } => None,
+            EntryTransport::Http { .. } => Some(self.transport_unsupported()),
+        }
+    }
+
+    fn transport_unsupported(&self) -> UpstreamError {
+        UpstreamError::TransportUnsupported {
+            server: self.entry.name.clone(),
+        }
     }
 
     fn stopped(&self) -> UpstreamError {

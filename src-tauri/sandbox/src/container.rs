@@ -243,9 +243,9 @@ impl ContainerSandbox {
         }
         while let Some(spare) = self.spares.pop() {
             self.refill();
-            // One that died while it waited has closed its output.
+            // One that died while it waited has closed its output, whatever it said before.
             if let Some(Ok(guest)) = spare.wait().await
-                && !(guest.output.is_closed() && guest.output.is_empty())
+                && !guest.output.is_closed()
             {
                 return Ok(guest);
             }
@@ -364,6 +364,16 @@ fn describe(kind: EngineKind, rootless: bool, cgroup_version: Option<u8>) -> Str
         .map(|version| format!(" on cgroup v{version}"))
         .unwrap_or_default();
     format!("{rootless}{kind}{cgroup}")
+}
+
+/// Hexadecimal, two digits a byte.
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .map(|digit| char::from(DIGITS[usize::from(digit)]))
+        .collect()
 }
 
 /// A container being started by a task, which goes on when nobody waits: what it gives then ends.

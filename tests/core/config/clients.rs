@@ -345,6 +345,16 @@ fn the_same_server_in_several_clients_is_one() {
         ".kiro/settings/mcp.json",
         &git.replace("\"git\"", "\"my-git\""),
     );
+    // The folder of its project is not a part of what an entry says.
+    std::fs::create_dir(home.path().join("p")).unwrap();
+    let local = git.replace("mcp-server-git", "other-git");
+    home.write(
+        ".claude.json",
+        &format!(
+            r#"{{"projects": {{"{}/p": {local}}}}}"#,
+            home.path().display()
+        ),
+    );
     let found = home.discover();
     let shown: Vec<_> = found
         .entries
@@ -363,8 +373,17 @@ fn the_same_server_in_several_clients_is_one() {
     assert_eq!(
         shown,
         [
-            ("git", vec!["claude-desktop"]),
-            ("web", vec!["claude-desktop", "cursor", "windsurf", "kiro"]),
+            ("git", vec!["claude-desktop", "claude-code"]),
+            (
+                "web",
+                vec![
+                    "claude-desktop",
+                    "claude-code",
+                    "cursor",
+                    "windsurf",
+                    "kiro"
+                ]
+            ),
             ("git@cursor", vec!["cursor", "windsurf"]),
             ("my-git", vec!["kiro"]),
         ]

@@ -81,7 +81,6 @@ fn a_success_with_everything() {
     ['a', 'b']
     note: line 3: coroutine 'f' was never awaited
     warning: the memory limit is not enforced
-    calls: 3 (filesystem, time)
     === isError: false ===
     {
       "status": "success",

@@ -327,18 +327,185 @@ fn fact(asked: f64, how: Enforcement) -> LimitFact {
 }
 
 fn dropped_limits(dropped: &[&str], rlimits: &BTreeMap<&str, u64>) -> String {
-    let mut text = format!("does not limit {} here", dropped.join(", "));
+    let mut parts = vec![format!("does not limit {} here", dropped.join(", "))];
     if let Some(bytes) = rlimits.get("as") {
-        text.push_str(&format!(
-            "; each process is limited to {} MiB of address space instead",
+        parts.push(format!(
+            "each process is limited to {} MiB of address space instead",
             bytes >> 20
         ));
     }
     if let Some(processes) = rlimits.get("nproc") {
-        text.push_str(&format!(
-            "; all sandboxes of this user share {processes} processes instead"
+        parts.push(format!(
+            "all sandboxes of this user share {processes} processes instead"
         ));
     }
-    text.push_str(". A system with cgroup v2, or a rootful engine, enforces them");
-    text
+    parts.join("; ") + ". A system with cgroup v2, or a rootful engine, enforces them"
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot prepare has failed")]
+
+    use bollard::models::ContainerInspectResponse;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn limits() -> SandboxLimits {
+        SandboxLimits {
+            cpus_max: Some(0.5),
+            ..SandboxLimits::default()
+        }
+    }
+
+    fn created() -> Value {
+        let limits = limits();
+        let spec = Spec {
+            image: "python:3.14-slim",
+            user: "65534:65534",
+            limits: &limits,
+            boot: "<boot>",
+            volumes: &["/data".to_owned()],
+            hard: HardLimits {
+                processes: Some(1000),
+                open_files: None,
+            },
+            labels: HashMap::from([("runbridge".to_owned(), "1".to_owned())]),
+        };
+        serde_json::to_value(body(&spec)).unwrap()
+    }
+
+    /// The whole of it: an option that is added or lost must be seen here.
+    #[test]
+    fn the_container_is_closed_but_for_what_is_named() {
+        assert_eq!(
+            created(),
+            json!({
+                "Image": "python:3.14-slim",
+                "User": "65534:65534",
+                "Hostname": "sandbox",
+                "WorkingDir": "/",
+                "Entrypoint": ["python3"],
+                "Cmd": ["-I", "-B", "-u", "-c", "<boot>"],
+                "Healthcheck": {"Test": ["NONE"]},
+                "AttachStdin": true, "AttachStdout": true, "AttachStderr": true,
+                "OpenStdin": true, "StdinOnce": true, "Tty": false,
+                "NetworkDisabled": true,
+                "StopSignal": "SIGKILL", "StopTimeout": 1,
+                "Labels": {"runbridge": "1"},
+                "HostConfig": {
+                    "AutoRemove": true,
+                    "NetworkMode": "none",
+                    "ReadonlyRootfs": true,
+                    "Tmpfs": {
+                        "/tmp": "rw,nosuid,nodev,size=67108864,mode=1777",
+                        "/workspace": "rw,nosuid,nodev,size=134217728,mode=1777",
+                        "/run": "ro,nosuid,nodev,noexec,size=64k,mode=0755",
+                        "/var/tmp": "ro,nosuid,nodev,noexec,size=64k,mode=0755",
+                        "/data": "ro,nosuid,nodev,noexec,size=64k,mode=0755",
+                    },
+                    "ShmSize": 16 << 20,
+                    "CapDrop": ["ALL"],
+                    "Privileged": false,
+                    "SecurityOpt": ["no-new-privileges"],
+                    "IpcMode": "private",
+                    "Init": false,
+                    "Memory": 512 << 20, "MemorySwap": 512 << 20,
+                    "PidsLimit": 128,
+                    "NanoCpus": 500_000_000,
+                    "Ulimits": [
+                        {"Name": "nofile", "Soft": 1024, "Hard": 1024},
+                        {"Name": "nproc", "Soft": 1000, "Hard": 1000},
+                        {"Name": "core", "Soft": 0, "Hard": 0},
+                    ],
+                    "LogConfig": {"Type": "none"},
+                },
+            })
+        );
+    }
+
+    fn back(change: impl FnOnce(&mut Value)) -> Enforced {
+        let mut host = created()["HostConfig"].clone();
+        change(&mut host);
+        let inspect = json!({ "HostConfig": host });
+        read_back(
+            &limits(),
+            &serde_json::from_value::<ContainerInspectResponse>(inspect).unwrap(),
+        )
+    }
+
+    fn hows(enforced: &Enforced) -> Vec<Enforcement> {
+        enforced.limits.values().map(|fact| fact.how).collect()
+    }
+
+    #[test]
+    fn an_engine_that_keeps_its_word_needs_no_help() {
+        use Enforcement::{Cgroup, Mount, Rlimit};
+        let enforced = back(|_| {});
+        assert_eq!(
+            hows(&enforced),
+            [Cgroup, Cgroup, Rlimit, Cgroup, Mount, Mount]
+        );
+        assert!(enforced.rlimits.is_empty());
+        assert_eq!(enforced.warnings("podman").count(), 0);
+    }
+
+    #[test]
+    fn podman_writes_the_same_in_its_own_way() {
+        let enforced = back(|host| {
+            host["NanoCpus"] = json!(0);
+            host["CpuQuota"] = json!(50_000);
+            host["CpuPeriod"] = json!(100_000);
+            host["Ulimits"] = json!([
+                {"Name": "RLIMIT_NOFILE", "Soft": 1024, "Hard": 1024},
+                {"Name": "RLIMIT_CORE", "Soft": 0, "Hard": 0},
+            ]);
+            host["Tmpfs"]["/tmp"] =
+                json!("rw,nosuid,nodev,size=67108864,mode=1777,rprivate,tmpcopyup");
+        });
+        assert!(enforced.rlimits.is_empty(), "{:?}", enforced.rlimits);
+        assert_eq!(enforced.warnings("podman").count(), 0);
+    }
+
+    #[test]
+    fn what_an_engine_drops_is_made_up_for_and_said() {
+        use Enforcement::{Mount, None, Rlimit};
+        let enforced = back(|host| {
+            for name in ["Memory", "MemorySwap", "PidsLimit", "NanoCpus"] {
+                host[name] = json!(0);
+            }
+            host["Ulimits"] = json!([]);
+            host["Tmpfs"] = json!({"/tmp": "rw,size=67108864"});
+        });
+        assert_eq!(hows(&enforced), [None, Rlimit, Rlimit, Rlimit, Mount, None]);
+        assert_eq!(
+            enforced.rlimits,
+            BTreeMap::from([
+                ("as", 768 << 20),
+                ("core", 0),
+                ("nofile", 1024),
+                ("nproc", 128)
+            ])
+        );
+        assert_eq!(
+            enforced
+                .warnings("rootless podman on cgroup v1")
+                .collect::<Vec<_>>(),
+            [
+                "rootless podman on cgroup v1 does not limit memory, processes, CPUs here; each process is limited \
+                 to 768 MiB of address space instead; all sandboxes of this user share 128 processes instead. \
+                 A system with cgroup v2, or a rootful engine, enforces them",
+                "rootless podman on cgroup v1 does not limit the size of /workspace",
+            ]
+        );
+    }
+
+    #[test]
+    fn swap_that_stays_open_is_said() {
+        let enforced = back(|host| host["MemorySwap"] = json!(-1));
+        assert_eq!(
+            enforced.warnings("docker").collect::<Vec<_>>(),
+            ["docker limits memory but not swap; a run may use more than 512 MiB on disk"]
+        );
+    }
 }

@@ -126,8 +126,11 @@ class Interrupts:
             with self._lock:
                 if self._wanted != run and run not in self._stopped:
                     return
-                signal.pthread_kill(self._main, signal.SIGINT)
-            if signal.getsignal(signal.SIGINT) is not self._handler:
+                # A run that still waits has no business with the code of another.
+                meant = self._running == run or self._running is None
+                if meant:
+                    signal.pthread_kill(self._main, signal.SIGINT)
+            if meant and signal.getsignal(signal.SIGINT) is not self._handler:
                 # User code handles SIGINT itself: it gets the signal once, like any program.
                 with self._lock:
                     if self._wanted == run:

@@ -204,21 +204,24 @@ class Output:
     def _write_frames(self):
         flush_at = None
         while True:
+            item = None
             try:
                 left = None if flush_at is None else max(0.0, flush_at - monotonic())
                 item = self._frames.get(timeout=left)
+                if item is _SOON:
+                    flush_at = monotonic() + LINGER_S
+                    continue
+                self._write_item(item)
+                if not self._space.is_set():
+                    self._space.set()
             except Empty:
                 flush_at = None
                 with self._lock:
                     self._timed = False
                     self._seal()
-                continue
-            if item is _SOON:
-                flush_at = monotonic() + LINGER_S
-                continue
-            self._write_item(item)
-            if not self._space.is_set():
-                self._space.set()
+            except MemoryError:
+                self._memory_short()
+                sleep(LINGER_S)
 
     def _write_item(self, item):
         while True:
@@ -232,11 +235,11 @@ class Output:
                     item.set()
                 return
             except MemoryError:
+                self._memory_short()
+                sleep(LINGER_S)
                 # Some of a list may have left already: say less rather than say it twice.
                 if isinstance(item, list):
                     return
-                self._memory_short()
-                sleep(LINGER_S)
             except Closed:
                 _exit_now(0)
 
@@ -280,9 +283,9 @@ def output_frames(gathered):
             continue
         # A character takes up to 10 bytes as `\Udeadbeef`, commonly 1 to 4.
         for start in range(0, len(piece), PIECE_MAX // 4):
-            part = encode(piece[start:start + PIECE_MAX // 4])
+            part = encode(piece[start : start + PIECE_MAX // 4])
             for cut in range(0, len(part), PIECE_MAX):
-                yield kind, run, part[cut:cut + PIECE_MAX]
+                yield kind, run, part[cut : cut + PIECE_MAX]
     if parts:
         yield label[0], label[1], b"".join(parts)
 

@@ -43,6 +43,11 @@ RESERVE_BYTES = 4 * 1024 * 1024
 # How long a cancelled task may take to clean up before it is left to the idle loop.
 SETTLE_S = 1.0
 STACK_BYTES = 512 * 1024
+# What is told when nothing can be put together any more.
+NO_MEMORY = (
+    b'{"status": "error", "result": null, "error": {"type": "MemoryError", "message": "", '
+    b'"traceback": "MemoryError\\n"}, "exit_code": null, "notes": []}'
+)
 
 _FUTURES = 0
 for _name in __future__.all_feature_names:
@@ -157,6 +162,7 @@ class Runner:
         self._tasks = {}
         self._notes = []
         self._reserve = None
+        self._untold = None
         self._asyncio_then = {
             "create_task": asyncio.create_task,
             "run": asyncio.run,
@@ -239,11 +245,42 @@ class Runner:
         self._output.send(HELLO, 0, dumps(hello).encode())
         while True:
             try:
-                run, payload = self._next_run()
-                self._run(run, payload)
+                self._serve()
             except BaseException:
-                # Something that user code left behind raised here. The next turn starts clean.
-                self._leave_if_forked(1)
+                # See there. Two loops, because the inner one may be hit between two turns.
+                continue
+
+    def _serve(self):
+        while True:
+            try:
+                self._turn()
+            except BaseException:
+                # Something that user code left behind raised here, such as the handler of a timer,
+                # or there is no memory. The next turn starts clean.
+                self._reserve = None
+
+    def _turn(self):
+        """Execute the next run, once the end of the one before is told for sure."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        self._leave_if_forked(1)
+        if self._untold is not None:
+            self._tell_little(self._untold)
+        run, payload = self._next_run()
+        self._untold = run
+        self._run(run, payload)
+
+    def _tell_little(self, run):
+        """Tell the end of a run that left no way to tell more: no memory, as a rule."""
+        for _ in range(10):
+            try:
+                self._interrupts.end()
+                self._output.flush()
+                self._untold = None
+                self._output.send(DONE, run, NO_MEMORY)
+                return
+            except BaseException:
+                gc.collect()
+        _exit(137)
 
     def _read_frames(self):
         try:
@@ -296,6 +333,9 @@ class Runner:
             except BaseException:
                 # A late task ended with SystemExit, stopped the loop, or the loop itself is broken.
                 failures += 1
+                if failures % 10 == 0:
+                    # The loop does not work any more. Its tasks are lost.
+                    self._loop = None
                 if failures > 100:
                     return self._inbox.get()
 
@@ -320,6 +360,8 @@ class Runner:
                 end["status"] = "interrupted"
                 hit = False
         except BaseException as raised:
+            if isinstance(raised, MemoryError):
+                self._reserve = None
             hit = self._interrupts.end()
             error = raised
         self._leave_if_forked(0, error)
@@ -335,13 +377,13 @@ class Runner:
             self.cancel_tasks(run)
         self._undo()
         end["notes"] = self._notes
+        told = dumps(end, ensure_ascii=False).encode("utf-8")
         self._output.flush()
-        self._output.send(DONE, run, dumps(end, ensure_ascii=False).encode("utf-8"))
+        self._untold = None
+        self._output.send(DONE, run, told)
 
     def _tell(self, end, error, hit):
         """Put how the code was ended by `error` into `end`."""
-        if isinstance(error, MemoryError):
-            self._memory_short()
         if hit and isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
             end["status"] = "interrupted"
         elif isinstance(error, SystemExit):
@@ -442,6 +484,8 @@ class Runner:
             loop.set_exception_handler(self._late_error)
             self._loop = loop
         loop.set_task_factory(self._make_task)
+        for name in vars(loop).keys() & _LOOP_METHODS:
+            del vars(loop)[name]
         # `loop.stop()` outside of a turn would end the next one at once.
         loop._stopping = False
         asyncio._set_running_loop(None)
@@ -611,5 +655,6 @@ def bounded_repr(value):
     return text
 
 
+_LOOP_METHODS = frozenset(name for name in dir(Loop) if callable(getattr(Loop, name)))
 _MAIN = threading.get_ident()
 _exit = os._exit

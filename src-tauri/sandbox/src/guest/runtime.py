@@ -10,6 +10,7 @@ import collections.abc
 import importlib.machinery
 import inspect
 import itertools
+import keyword
 import random
 import sys
 import types
@@ -51,7 +52,9 @@ class Runtime:
         self._images_bytes_left = int(request.get("images_bytes_max") or 0)
         self._made.clear()
         listed = context.get("servers") or []
-        known = {(proxy._Server__name, proxy._Server__alias): proxy for proxy in self._servers.values()}
+        known = {
+            (proxy._Server__name, proxy._Server__alias): proxy for proxy in self._servers.values()
+        }
         self._servers.clear()
         for server in listed:
             name, alias = server["name"], server["alias"]
@@ -297,7 +300,8 @@ class Tool:
         if not isinstance(properties, dict):
             return {}
         required = schema.get("required") or []
-        return {name: name in required for name in sorted(properties, key=lambda n: n not in required)}
+        names = sorted(properties, key=lambda name: name not in required)
+        return {name: name in required for name in names}
 
     @property
     def __name__(self):
@@ -312,7 +316,7 @@ class Tool:
     def __signature__(self):
         parameters = []
         for name, required in self._properties().items():
-            if name.isidentifier():
+            if name.isidentifier() and not keyword.iskeyword(name):
                 default = inspect.Parameter.empty if required else None
                 parameters.append(
                     inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
@@ -485,8 +489,12 @@ class Api:
     def _display(self, thing):
         if isinstance(thing, dict) and isinstance(thing.get("content"), list):
             thing = thing["content"]
-        if isinstance(thing, list) and thing and all(
-            isinstance(block, dict) and isinstance(block.get("type"), str) for block in thing
+        if (
+            isinstance(thing, list)
+            and thing
+            and all(
+                isinstance(block, dict) and isinstance(block.get("type"), str) for block in thing
+            )
         ):
             for block in thing:
                 self._display_one(block)
@@ -655,7 +663,8 @@ def make_modules(runtime):
     """The modules that user code imports."""
     package = types.ModuleType("mcp", "The bridge to the user's MCP servers.")
     package.__path__ = []
-    module = types.ModuleType("mcp.runtime", "Discovery, tools, memory: see `capability_summary()`.")
+    summary = "Discovery, tools, memory: see `capability_summary()`."
+    module = types.ModuleType("mcp.runtime", summary)
     for name in dir(Api):
         if not name.startswith("_"):
             setattr(module, name, getattr(runtime.api, name))
@@ -711,7 +720,7 @@ class ServerFinder:
         if not name.startswith("mcp.servers."):
             return None
         try:
-            proxy = self._runtime.servers[name[len("mcp.servers."):]]
+            proxy = self._runtime.servers[name[len("mcp.servers.") :]]
         except KeyError as error:
             raise ModuleNotFoundError(error.args[0], name=name) from None
         return importlib.machinery.ModuleSpec(name, self, origin="bridge", loader_state=proxy)

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::EngineKind;
 use super::search::{Address, Os};
+use crate::container::hex;
 
 /// How long an engine may take to say who it is. A healthy one needs milliseconds; one that wakes
 /// its virtual machine first is not healthy enough to wait for.
@@ -92,12 +93,9 @@ async fn questions(address: &Address) -> Result<Answer, String> {
     } else {
         EngineKind::Docker
     };
-    let version = libpod.map(str::to_owned).unwrap_or_else(|| {
-        let version = server
-            .split_once('/')
-            .map_or(server, |(_, version)| version);
-        version.split(' ').next().unwrap_or_default().to_owned()
-    });
+    // `Docker/29.0.1 (linux)`
+    let docker = server.split(['/', ' ']).nth(1).unwrap_or_default();
+    let version = libpod.unwrap_or(docker).to_owned();
     let mut answer = Answer {
         address: address.clone(),
         kind,
@@ -110,7 +108,7 @@ async fn questions(address: &Address) -> Result<Answer, String> {
         // Podman needs a quarter of a second for `/info`; on its own kernel the user it runs as
         // says the same, and the caller checks it later.
         Some(uid) if kind == EngineKind::Podman && Os::current() == Os::Linux => {
-            answer.rootless = uid != 0
+            answer.rootless = uid != 0;
         }
         _ => {
             let info: Info = get(address, "/info", &[]).await?;
@@ -205,9 +203,12 @@ fn target(path: &str, query: &[(&str, &str)]) -> String {
         for byte in value.bytes() {
             match byte {
                 b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
-                    target.push(char::from(byte))
+                    target.push(char::from(byte));
                 }
-                _ => target.push_str(&format!("%{byte:02X}")),
+                _ => {
+                    target.push('%');
+                    target.push_str(&hex(&[byte]));
+                }
             }
         }
     }
