@@ -17,7 +17,7 @@ const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Serve until the client has gone or a signal asks us to end; then end all that was started.
 pub(crate) async fn stdio() -> anyhow::Result<ExitCode> {
     let bridge = Bridge::open(Environment::of_process(), Role::Serve)?;
-    for problem in bridge.settings_problems() {
+    for problem in bridge.settings_problems().iter() {
         tracing::warn!("{problem}");
     }
     let connection = bridge.connect();
