@@ -19,7 +19,7 @@ use crate::launch_env::LoginEnvironment;
 use crate::manual::{self, ManualLimits};
 use crate::memory::{Memory, MemoryError, MemoryLimits};
 use crate::output::{ConnectionOutputs, OutputLimits, Outputs};
-use crate::paths::{Environment, Paths, PathsError};
+use crate::paths::{Environment, NESTED, Paths, PathsError};
 use crate::redact::{Redactor, secrets_of};
 use crate::sandboxes::Sandboxes;
 use crate::saved_tools::{SavedTools, SavedToolsError};
@@ -190,7 +190,15 @@ impl Bridge {
             tokio::task::spawn_blocking(look).await
         };
         let discovery = match found {
-            Ok(discovery) => Arc::new(discovery),
+            Ok(mut discovery) => {
+                if self.is_nested() {
+                    tracing::warn!(
+                        "another Runbridge started this one as a server: no servers here"
+                    );
+                    discovery.entries.clear();
+                }
+                Arc::new(discovery)
+            }
             Err(error) => {
                 tracing::error!(%error, "the search for servers broke off");
                 return Vec::new();
@@ -216,6 +224,12 @@ impl Bridge {
             set.await;
         }
         watched
+    }
+
+    /// Whether another bridge took this one for a server. Its servers would be ours once more, and
+    /// one of them would start the next bridge.
+    fn is_nested(&self) -> bool {
+        self.environment.filled(NESTED).is_some() && !self.settings().allow_self_server
     }
 
     /// Follow changes of the config files for as long as the bridge lives.
@@ -411,8 +425,10 @@ fn owner_id() -> String {
     let mut random = [0_u8; 6];
     // The process id alone still tells owners on one machine apart.
     let _ = getrandom::fill(&mut random);
-    let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{random}", std::process::id())
+    let random = random
+        .iter()
+        .fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    format!("{}-{random:012x}", std::process::id())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

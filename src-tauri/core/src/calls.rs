@@ -184,7 +184,7 @@ impl RunCalls {
             "tool.call" => self.call_tool(read(params)?).await,
             "tool.resolve" => self.resolve_tool(read(params)?).await,
             "servers" => raw(&self.servers()),
-            "server" => self.server(read(params)?),
+            "server" => self.server(&read(params)?),
             "tools" => self.tools(read(params)?).await,
             "docs" => self.docs(read(params)?).await,
             "search" => self.search(read(params)?).await,
@@ -208,7 +208,7 @@ impl RunCalls {
                 "mcp",
                 format!("this run has made its {max} tool calls, the most that one run may make"),
             );
-            error.code = Some("calls_exhausted".into());
+            error.code = Some(Box::new("calls_exhausted".into()));
             return Err(error);
         }
         if let Ok(mut called) = self.called.lock() {
@@ -249,7 +249,7 @@ impl RunCalls {
             }
         }
         self.bridge.activity().call_ended(&self.run_id, record);
-        let answer = called.map_err(|error| self.failed(error, &server.name, Some(&call.tool)))?;
+        let answer = called.map_err(|error| self.failed(&error, &server.name, Some(&call.tool)))?;
         let result = redactor.json_text(&answer.result);
         raw(&ToolResult {
             result: &result,
@@ -260,7 +260,7 @@ impl RunCalls {
     async fn resolve_tool(&self, asked: ToolName) -> Result<Box<RawValue>, CallError> {
         let server = self.allowed(&asked.server)?;
         let tool = self.bridge.catalog().tool(&server.name, &asked.tool).await;
-        let tool = tool.map_err(|error| self.failed(error, &server.name, Some(&asked.tool)))?;
+        let tool = tool.map_err(|error| self.failed(&error, &server.name, Some(&asked.tool)))?;
         raw(&json!({
             "server": server.name,
             "server_alias": server.alias,
@@ -287,7 +287,7 @@ impl RunCalls {
             .collect()
     }
 
-    fn server(&self, asked: Named) -> Result<Box<RawValue>, CallError> {
+    fn server(&self, asked: &Named) -> Result<Box<RawValue>, CallError> {
         let catalog = self.bridge.catalog();
         let found = self.known(&asked.name)?;
         let status = catalog
@@ -328,7 +328,7 @@ impl RunCalls {
             None => catalog.tools(&server.name).await,
         };
         let tools =
-            tools.map_err(|error| self.failed(error, &server.name, asked.tool.as_deref()))?;
+            tools.map_err(|error| self.failed(&error, &server.name, asked.tool.as_deref()))?;
         let docs: Vec<Value> = tools
             .iter()
             .map(|tool| docs::tool(&server, tool, detail))
@@ -378,12 +378,20 @@ impl RunCalls {
             "output" => self.output(&read(params)?),
             "saved_tools.save" => {
                 let new: NewTool = read(params)?;
-                let tools = self.bridge.saved_tools().map_err(saved_tools_error)?;
-                raw(&tools.save(new).map_err(saved_tools_error)?)
+                let tools = self
+                    .bridge
+                    .saved_tools()
+                    .map_err(|error| saved_tools_error(&error))?;
+                raw(&tools.save(new).map_err(|error| saved_tools_error(&error))?)
             }
             "saved_tools.list" => {
-                let tools = self.bridge.saved_tools().map_err(saved_tools_error)?;
-                let list = tools.load_all().map_err(saved_tools_error)?;
+                let tools = self
+                    .bridge
+                    .saved_tools()
+                    .map_err(|error| saved_tools_error(&error))?;
+                let list = tools
+                    .load_all()
+                    .map_err(|error| saved_tools_error(&error))?;
                 for broken in &list.broken {
                     let path = broken.path.display();
                     self.note(format!(
@@ -395,25 +403,33 @@ impl RunCalls {
             }
             "saved_tools.delete" => {
                 let asked: Named = read(params)?;
-                let tools = self.bridge.saved_tools().map_err(saved_tools_error)?;
-                raw(&tools.delete(&asked.name).map_err(saved_tools_error)?)
+                let tools = self
+                    .bridge
+                    .saved_tools()
+                    .map_err(|error| saved_tools_error(&error))?;
+                raw(&tools
+                    .delete(&asked.name)
+                    .map_err(|error| saved_tools_error(&error))?)
             }
             _ => self.remembered(method, params),
         }
     }
 
     fn remembered(&self, method: &str, params: &RawValue) -> Result<Box<RawValue>, CallError> {
-        let memory = self.bridge.memory().map_err(memory_error)?;
+        let memory = self.bridge.memory().map_err(|error| memory_error(&error))?;
         match method {
             "memory.save" => {
                 let asked: MemorySave = read(params)?;
                 let metadata = asked.metadata.as_deref();
                 let saved = memory.save(&asked.key, &asked.value, metadata, &self.writer);
-                raw(&saved.map_err(memory_error)?)
+                raw(&saved.map_err(|error| memory_error(&error))?)
             }
             "memory.load" => {
                 let asked: Key = read(params)?;
-                match memory.load(&asked.key).map_err(memory_error)? {
+                match memory
+                    .load(&asked.key)
+                    .map_err(|error| memory_error(&error))?
+                {
                     Some(record) => raw(&json!({
                         "found": true,
                         "value": record.value,
@@ -425,7 +441,7 @@ impl RunCalls {
             "memory.update" => {
                 let asked: MemoryUpdate = read(params)?;
                 let updated = memory.update(&asked.key, &asked.value, asked.version, &self.writer);
-                match updated.map_err(memory_error)? {
+                match updated.map_err(|error| memory_error(&error))? {
                     UpdateResult::Saved(info) => raw(&json!({"updated": true, "info": info})),
                     UpdateResult::Conflict(version) => {
                         raw(&json!({"updated": false, "version": version}))
@@ -434,14 +450,18 @@ impl RunCalls {
             }
             "memory.delete" => {
                 let asked: Key = read(params)?;
-                raw(&memory.delete(&asked.key).map_err(memory_error)?)
+                raw(&memory
+                    .delete(&asked.key)
+                    .map_err(|error| memory_error(&error))?)
             }
             "memory.info" => {
                 let asked: Key = read(params)?;
-                raw(&memory.info(&asked.key).map_err(memory_error)?)
+                raw(&memory
+                    .info(&asked.key)
+                    .map_err(|error| memory_error(&error))?)
             }
             _ => {
-                let listing = memory.list().map_err(memory_error)?;
+                let listing = memory.list().map_err(|error| memory_error(&error))?;
                 for damaged in &listing.damaged {
                     let path = damaged.path.display();
                     self.note(format!("memory file {path} is damaged: {}", damaged.reason));
@@ -471,7 +491,7 @@ impl RunCalls {
         self.bridge
             .catalog()
             .find(name)
-            .map_err(|error| self.failed(error, name, None))
+            .map_err(|error| self.failed(&error, name, None))
     }
 
     /// A server that this run may call.
@@ -489,7 +509,7 @@ impl RunCalls {
             ),
         );
         error.server = Some(server.name);
-        error.code = Some("server_denied".into());
+        error.code = Some(Box::new("server_denied".into()));
         Err(error)
     }
 
@@ -499,7 +519,7 @@ impl RunCalls {
             .is_none_or(|servers| servers.contains(server))
     }
 
-    fn failed(&self, error: UpstreamError, server: &str, tool: Option<&str>) -> CallError {
+    fn failed(&self, error: &UpstreamError, server: &str, tool: Option<&str>) -> CallError {
         let redactor = self.bridge.redactor();
         let message = redactor.text(&error.message()).into_owned();
         if matches!(error, UpstreamError::Arguments { .. }) {
@@ -514,8 +534,8 @@ impl RunCalls {
             message,
             server: Some(server.to_owned()),
             tool: tool.map(str::to_owned),
-            code: Some(error.code()),
-            data,
+            code: Some(Box::new(error.code())),
+            data: data.map(Box::new),
         }
     }
 
@@ -558,8 +578,8 @@ fn value_error(message: String) -> CallError {
     CallError::new("value", message)
 }
 
-fn memory_error(error: MemoryError) -> CallError {
-    let kind = match &error {
+fn memory_error(error: &MemoryError) -> CallError {
+    let kind = match error {
         MemoryError::Key { .. }
         | MemoryError::ValueTooLarge { .. }
         | MemoryError::MetadataTooLarge { .. } => "value",
@@ -568,8 +588,8 @@ fn memory_error(error: MemoryError) -> CallError {
     CallError::new(kind, error.to_string())
 }
 
-fn saved_tools_error(error: SavedToolsError) -> CallError {
-    let kind = match &error {
+fn saved_tools_error(error: &SavedToolsError) -> CallError {
+    let kind = match error {
         SavedToolsError::Name { .. } | SavedToolsError::TooLarge { .. } => "value",
         _ => "runtime",
     };

@@ -11,6 +11,7 @@ use tokio_util::sync::CancellationToken;
 use crate::activity::{RunEnded, RunStarted};
 use crate::bridge::{Bridge, Connection};
 use crate::calls::RunCalls;
+use crate::catalog::ServerStatus;
 use crate::interpreters::{Busy, Lease};
 use crate::output::run_name;
 use crate::redact::Redactor;
@@ -214,7 +215,7 @@ impl Run<'_> {
             .catalog()
             .servers()
             .into_iter()
-            .filter(|server| server.is_callable())
+            .filter(ServerStatus::is_callable)
             .filter(|server| servers.is_none_or(|names| names.contains(&server.name)))
             .map(|server| {
                 json!({
@@ -326,7 +327,7 @@ fn ended(facts: &mut RunFacts, end: RunEnd, raised: Option<PythonError>) {
             facts.error = Some(ErrorFacts {
                 r#type: "run_timeout".to_owned(),
                 message: format!("the run timed out after {} s", facts.timeout_seconds),
-                traceback,
+                traceback: place_of_interrupt(&traceback).to_owned(),
             });
         }
         RunEnd::Cancelled { killed } => {
@@ -360,6 +361,16 @@ fn ended(facts: &mut RunFacts, end: RunEnd, raised: Option<PythonError>) {
             ));
         }
     }
+}
+
+/// Where the code stood when it was interrupted: the traceback without the exception that
+/// interrupted it, which was ours.
+fn place_of_interrupt(traceback: &str) -> &str {
+    let text = traceback.trim_end();
+    ["KeyboardInterrupt", "asyncio.exceptions.CancelledError"]
+        .iter()
+        .find_map(|ours| text.strip_suffix(ours))
+        .unwrap_or(text)
 }
 
 fn death(exit: &GuestExit) -> String {

@@ -157,10 +157,7 @@ fn build(kind: Kind) -> anyhow::Result<Archive> {
     if !engines::on_path("mmdebstrap") {
         engines::install(&["mmdebstrap"])?;
     }
-    eprintln!(
-        "building {} from Debian {SUITE} packages; this takes about 20 s",
-        kind.reference()
-    );
+    eprintln!("building {} from Debian {SUITE} packages", kind.reference());
     let start = Instant::now();
     // Aside and renamed, so that what is there is whole.
     let layer = dir.join(format!("{}.{}.layer", kind.name(), std::process::id()));
@@ -172,6 +169,7 @@ fn build(kind: Kind) -> anyhow::Result<Archive> {
         return Err(error);
     }
     std::fs::rename(&aside, &path)?;
+    remove_older(&dir, kind, &path);
     let size = std::fs::metadata(&path)?.len();
     eprintln!(
         "built {} ({} MB) in {} s",
@@ -180,6 +178,16 @@ fn build(kind: Kind) -> anyhow::Result<Archive> {
         start.elapsed().as_secs()
     );
     Ok(Archive { kind, path })
+}
+
+/// What other inputs gave is not asked for again, and large.
+fn remove_older(dir: &Path, kind: Kind, newest: &Path) {
+    let prefix = format!("{}-", kind.name());
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&prefix) && entry.path() != newest {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Everything that the bytes of an image depend on but the versions of the packages.
@@ -434,7 +442,10 @@ fn cache_dir() -> PathBuf {
 
 fn hex(bytes: &[u8]) -> String {
     let digit = |value: u8| char::from(b"0123456789abcdef"[usize::from(value)]);
-    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
+    bytes
+        .iter()
+        .flat_map(|byte| [digit(byte >> 4), digit(byte & 15)])
+        .collect()
 }
 
 #[cfg(test)]

@@ -137,12 +137,11 @@ def tell_oom_kills():
         try:
             with open(path, "rb") as file:
                 lines = file.read().splitlines()
+            for line in lines:
+                if line.startswith(b"oom_kill "):
+                    os.write(2, line + b"\n")
         except OSError:
-            continue
-        for line in lines:
-            if line.startswith(b"oom_kill "):
-                os.write(2, line + b"\n")
-                return
+            pass
 
 
 def reap(child):
