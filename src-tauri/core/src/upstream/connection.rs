@@ -24,7 +24,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::error::UpstreamError;
 use super::lifecycle::{Greeting, answer, client_info};
-use super::stdio::{Noise, Process, ProcessHandle, StderrTail};
+use super::link::Link;
+use super::stdio::ProcessHandle;
 use super::tools::{TOOLS_MAX, ToolList};
 use super::wire::raw_result;
 use super::{EXIT_STATUS, lock};
@@ -42,10 +43,8 @@ const LIST: Duration = Duration::from_secs(30);
 pub(crate) struct Connection {
     server: String,
     service: RunningService<RoleClient, Face>,
-    process: Process,
+    link: Link,
     greeting: Greeting,
-    stderr: Arc<StderrTail>,
-    noise: Arc<Noise>,
     started_at: SystemTime,
     tools: Mutex<Listed>,
     /// Held while a list is under way, so that there is one at a time.
@@ -93,10 +92,8 @@ impl Connection {
     pub(super) fn new(
         server: String,
         transport: impl Transport<RoleClient> + 'static,
-        process: Process,
+        link: Link,
         greeting: Greeting,
-        stderr: Arc<StderrTail>,
-        noise: Arc<Noise>,
         on_tools: impl Fn(Arc<ToolList>) + Send + Sync + 'static,
     ) -> Arc<Self> {
         let tools_changed = Arc::new(Notify::new());
@@ -121,10 +118,8 @@ impl Connection {
             Self {
                 server,
                 service,
-                process,
+                link,
                 greeting,
-                stderr,
-                noise,
                 started_at: SystemTime::now(),
                 tools: Mutex::new(Listed {
                     tools: Err(not_yet),
@@ -139,12 +134,8 @@ impl Connection {
         })
     }
 
-    pub(super) fn process(&self) -> ProcessHandle {
-        self.process.handle()
-    }
-
-    pub(super) fn pid(&self) -> u32 {
-        self.process.pid()
+    pub(super) fn process(&self) -> Option<ProcessHandle> {
+        self.link.process()
     }
 
     pub(super) fn started_at(&self) -> SystemTime {
@@ -156,9 +147,7 @@ impl Connection {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.closed.is_cancelled()
-            || self.stopping.load(Ordering::SeqCst)
-            || self.process.has_exited()
+        self.closed.is_cancelled() || self.stopping.load(Ordering::SeqCst) || self.link.has_ended()
     }
 
     /// Resolves when the connection has ended, without keeping it alive.
@@ -170,11 +159,7 @@ impl Connection {
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         notes.extend(self.greeting.note.clone());
-        if let Some(line) = self.noise.first() {
-            notes.push(format!(
-                "writes to stdout, which is for messages alone; the first line was: {line}"
-            ));
-        }
+        notes.extend(self.link.note());
         match &lock(&self.tools).tools {
             Ok(tools) => notes.extend(tools.notes.iter().cloned()),
             Err(error) => notes.push(error.to_string()),
@@ -218,9 +203,13 @@ impl Connection {
         }
         let began = Some(Instant::now());
         let answer = match self.all_pages().await {
-            Err(error @ (UpstreamError::Died { .. } | UpstreamError::Stopped { .. })) => {
-                return Err(error);
-            }
+            Err(
+                error @ (UpstreamError::Died { .. }
+                | UpstreamError::Stopped { .. }
+                | UpstreamError::SignIn { .. }
+                | UpstreamError::Unreachable { .. }
+                | UpstreamError::SessionLost { .. }),
+            ) => return Err(error),
             answer => answer,
         };
         let mut listed = lock(&self.tools);
@@ -359,6 +348,7 @@ impl Connection {
             peer,
             id: Some(handle.id.clone()),
         };
+        let id = handle.id.clone();
         let answered = tokio::select! {
             biased;
             answered = &mut handle.rx => answered,
@@ -368,6 +358,9 @@ impl Connection {
             },
         };
         cancel.id = None;
+        if let Some(fault) = self.link.take_fault(&id) {
+            return Err(fault.into_error(&self.server));
+        }
         match answered {
             Ok(Ok(result)) => raw_result(result).map_err(|error| UpstreamError::Protocol {
                 server: self.server.clone(),
@@ -401,18 +394,7 @@ impl Connection {
                 server: self.server.clone(),
             };
         }
-        let exit = if let Some(exit) = self.process.exit(EXIT_STATUS).await {
-            exit.to_string()
-        } else {
-            // Without its output it is of no use, and it must not stay beside its successor.
-            self.process.begin_stop();
-            "closed its output".to_owned()
-        };
-        UpstreamError::Died {
-            server: self.server.clone(),
-            exit,
-            stderr_last: self.stderr.last_line(),
-        }
+        self.link.death(&self.server).await
     }
 
     /// The same end, told of a server that was not ready.
@@ -440,7 +422,7 @@ impl Connection {
     pub(super) async fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.service.cancellation_token().cancel();
-        self.process.stop().await;
+        self.link.stop().await;
     }
 }
 
