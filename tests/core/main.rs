@@ -7,4 +7,5 @@
 )]
 
 mod catalog;
+mod http;
 mod upstream;

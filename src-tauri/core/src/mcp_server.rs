@@ -2,6 +2,7 @@
 //! it says comes from the bridge.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use rmcp::handler::server::ServerHandler;
@@ -17,6 +18,9 @@ use serde_json::Value;
 use crate::bridge::{Bridge, Connection};
 use crate::reply::Reply;
 use crate::{manual, request, run, tool};
+
+/// At most so often; a server may send progress as fast as it can.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// The server as one client sees it.
 #[derive(Clone)]
@@ -200,6 +204,8 @@ impl ProgressSender {
                 if peer.notify_progress(param).await.is_err() {
                     return;
                 }
+                // What comes meanwhile is told by the latest of it.
+                tokio::time::sleep(PROGRESS_EVERY).await;
             }
         });
         Self { messages, task }

@@ -36,6 +36,7 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::connection::Connection;
+pub use self::connection::Progress;
 pub use self::error::UpstreamError;
 use self::error::seconds;
 use self::http::{Fault, Remote, Site};
@@ -235,19 +236,22 @@ impl Upstream {
         tool: &str,
         arguments: Map<String, serde_json::Value>,
         limit: Option<Duration>,
+        progress: Option<Progress>,
     ) -> Result<Box<RawValue>, UpstreamError> {
         let _in_use = self.in_use();
         let limit = limit.unwrap_or_else(|| {
             Duration::from_millis(self.entry.call_ms_max.unwrap_or(self.limits.call_ms_max))
         });
         let connection = self.connection().await?;
-        let first = connection.call(tool, arguments.clone(), limit).await;
+        let first = connection
+            .call(tool, arguments.clone(), limit, progress.clone())
+            .await;
         if !matches!(first, Err(UpstreamError::SessionLost { .. })) {
             return first;
         }
         // It was refused unread, so this is not a second time.
         let connection = self.connection_after(&connection).await?;
-        connection.call(tool, arguments, limit).await
+        connection.call(tool, arguments, limit, progress).await
     }
 
     /// The tools, from a running server; started for it if need be.

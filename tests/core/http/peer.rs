@@ -14,6 +14,9 @@ use tokio::sync::broadcast;
 use tokio::time::sleep;
 use tokio_util::task::AbortOnDropHandle;
 
+/// A host that is there only for who asks through a proxy: this peer, which then stands in for both.
+pub(crate) const FAR: &str = "far.example";
+
 /// What kind of server it is.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Script {
@@ -27,6 +30,8 @@ pub(crate) struct Script {
     pub(crate) sessions: bool,
     /// The older HTTP+SSE, at `/sse`.
     pub(crate) sse: bool,
+    /// Lives at `/mcp/` and redirects from `/mcp`.
+    pub(crate) slash: bool,
     /// Answers every request like this, whatever it is.
     pub(crate) always: Option<(u16, &'static str, &'static str)>,
     /// Sent with each answer of `always`.
@@ -67,6 +72,7 @@ struct State {
     /// What goes to whoever listens for news.
     news: broadcast::Sender<String>,
     listeners: Mutex<u32>,
+    hung_up: Mutex<u32>,
     tools: Mutex<Vec<&'static str>>,
 }
 
@@ -80,9 +86,10 @@ impl Peer {
             sessions_given: Mutex::default(),
             news: broadcast::channel(64).0,
             listeners: Mutex::default(),
+            hung_up: Mutex::default(),
             tools: Mutex::new(vec![
                 "echo", "sleep", "big", "forget", "expire", "cut", "stall", "reset", "page", "500",
-                "empty", "endless", "huge", "resume", "regional",
+                "empty", "endless", "huge", "resume", "regional", "steps",
             ]),
         });
         let address = listener.local_addr().unwrap();
@@ -123,6 +130,11 @@ impl Peer {
 
     pub(crate) fn listeners(&self) -> u32 {
         *self.state.listeners.lock().unwrap()
+    }
+
+    /// Endless answers that were given up.
+    pub(crate) fn hung_up(&self) -> u32 {
+        *self.state.hung_up.lock().unwrap()
     }
 
     /// One more tool, and the news of it.
@@ -176,7 +188,17 @@ async fn answer(out: &mut TcpStream, state: &State, seen: &Seen) -> bool {
         let extra = extra.map_or_else(String::new, |(name, value)| format!("{name}: {value}\r\n"));
         return whole(out, status, kind, &extra, body).await;
     }
-    match (seen.method.as_str(), seen.path.as_str()) {
+    let host = format!("http://{FAR}");
+    let path = seen.path.strip_prefix(&host).unwrap_or(&seen.path);
+    if script.slash && path == "/mcp" {
+        return whole(out, 307, "", "Location: /mcp/\r\n", "").await;
+    }
+    let path = if script.slash {
+        path.trim_end_matches('/')
+    } else {
+        path
+    };
+    match (seen.method.as_str(), path) {
         ("GET", "/sse") if script.sse => {
             let first = "event: endpoint\ndata: /messages?s=1\n\n";
             listen(out, state, first).await;
@@ -196,6 +218,9 @@ async fn answer(out: &mut TcpStream, state: &State, seen: &Seen) -> bool {
                 open_stream(out, "").await;
                 send(out, &format!("data: {result}\n\n")).await;
                 return false;
+            }
+            if script.sessions && seen.header("mcp-session-id").is_none() {
+                return whole(out, 400, "text/plain", "", "no session").await;
             }
             listen(out, state, ": hello\n\n").await;
             false
@@ -251,15 +276,24 @@ async fn post(out: &mut TcpStream, state: &State, seen: &Seen) -> bool {
     match seen.body["params"]["name"].as_str().unwrap_or_default() {
         "expire" => {
             let extra = "WWW-Authenticate: Bearer error=\"invalid_token\"\r\n";
-            return whole(out, 401, "application/json", extra, r#"{"error":"invalid_token"}"#).await;
+            return whole(
+                out,
+                401,
+                "application/json",
+                extra,
+                r#"{"error":"invalid_token"}"#,
+            )
+            .await;
         }
         "cut" => {
-            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n";
+            let head =
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n";
             send(out, &format!("{head}{{\"jsonrpc\":\"2.0\",")).await;
             return false;
         }
         "stall" => {
-            let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n";
+            let head =
+                "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 500\r\n\r\n";
             send(out, &format!("{head}{{\"jsonrpc\":\"2.0\",")).await;
             sleep(Duration::from_secs(60)).await;
             return false;
@@ -277,6 +311,7 @@ async fn post(out: &mut TcpStream, state: &State, seen: &Seen) -> bool {
             while send(out, ": still here\n\n").await {
                 sleep(Duration::from_millis(5)).await;
             }
+            *state.hung_up.lock().unwrap() += 1;
             return false;
         }
         "huge" => {
@@ -288,6 +323,23 @@ async fn post(out: &mut TcpStream, state: &State, seen: &Seen) -> bool {
                     return false;
                 }
             }
+            return false;
+        }
+        "steps" => {
+            let token = &seen.body["params"]["_meta"]["progressToken"];
+            open_stream(out, "").await;
+            for (step, message) in [(1, "reading"), (2, "")] {
+                let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress",
+                    "params": {"progressToken": token, "progress": step, "total": 2,
+                        "message": message}});
+                // Not in the same piece as the answer, nor before the caller looks.
+                sleep(Duration::from_millis(50)).await;
+                send(out, &format!("data: {progress}\n\n")).await;
+            }
+            sleep(Duration::from_millis(50)).await;
+            let result = json!({"jsonrpc": "2.0", "id": id,
+                "result": {"resultType": "complete", "content": []}});
+            send(out, &format!("data: {result}\n\n")).await;
             return false;
         }
         "resume" => {
@@ -305,7 +357,11 @@ async fn post(out: &mut TcpStream, state: &State, seen: &Seen) -> bool {
     if state.script.streams {
         let progress = json!({"jsonrpc": "2.0", "method": "notifications/progress", "params": {}});
         open_stream(out, &extra).await;
-        send(out, &format!("data: {progress}\n\nevent: message\ndata: {reply}\n\n")).await;
+        send(
+            out,
+            &format!("data: {progress}\n\nevent: message\ndata: {reply}\n\n"),
+        )
+        .await;
         false
     } else {
         whole(out, 200, "application/json", &extra, &reply.to_string()).await
@@ -343,7 +399,10 @@ async fn reply(state: &State, seen: &Seen) -> Option<Value> {
         "tools/call" => {
             let text = match params["name"].as_str().unwrap() {
                 "sleep" => {
-                    sleep(Duration::from_millis(params["arguments"]["ms"].as_u64().unwrap())).await;
+                    sleep(Duration::from_millis(
+                        params["arguments"]["ms"].as_u64().unwrap(),
+                    ))
+                    .await;
                     "slept".to_owned()
                 }
                 "big" => "x".repeat(params["arguments"]["bytes"].as_u64().unwrap() as usize),
@@ -351,7 +410,10 @@ async fn reply(state: &State, seen: &Seen) -> Option<Value> {
                     *state.session.lock().unwrap() = Some("another".to_owned());
                     "forgotten".to_owned()
                 }
-                _ => params["arguments"]["text"].as_str().unwrap_or("fine").to_owned(),
+                _ => params["arguments"]["text"]
+                    .as_str()
+                    .unwrap_or("fine")
+                    .to_owned(),
             };
             json!({"resultType": "complete", "content": [{"type": "text", "text": text}]})
         }

@@ -1,5 +1,6 @@
 //! One running server that has been greeted: calls and lists over it, until it ends.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
@@ -7,7 +8,8 @@ use std::time::{Duration, SystemTime};
 use rmcp::ClientHandler;
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientConfig, ClientNotification,
-    ClientRequest, CustomRequest, CustomResult, ErrorData, RequestId,
+    ClientRequest, CustomRequest, CustomResult, ErrorCode, ErrorData, ProgressNotificationParam,
+    ProgressToken, RequestId,
 };
 use rmcp::service::{
     NotificationContext, Peer, PeerRequestOptions, RequestContext, RoleClient, RunningService,
@@ -18,11 +20,12 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::error::UpstreamError;
+use super::http::ParamHeaders;
 use super::lifecycle::{Greeting, answer, client_info};
 use super::link::Link;
 use super::stdio::ProcessHandle;
@@ -36,6 +39,13 @@ const PAGES_MAX: usize = 1_000;
 /// Text of one `tools/list`, all pages together.
 const LIST_BYTES_MAX: usize = super::wire::LINE_BYTES_MAX;
 
+/// Between two subscriptions to changes, and the most that repeated failures make of it.
+const LISTEN_AGAIN: Duration = Duration::from_millis(500);
+const LISTEN_AGAIN_MAX: Duration = Duration::from_mins(1);
+
+/// Of the words that a server sends with its progress.
+const PROGRESS_CHARS_MAX: usize = 200;
+
 /// One listing that nobody waits for with a deadline of his own.
 const LIST: Duration = Duration::from_secs(30);
 
@@ -45,6 +55,7 @@ pub(crate) struct Connection {
     service: RunningService<RoleClient, Face>,
     link: Link,
     greeting: Greeting,
+    listeners: Listeners,
     started_at: SystemTime,
     tools: Mutex<Listed>,
     /// Held while a list is under way, so that there is one at a time.
@@ -63,9 +74,16 @@ struct Listed {
     began: Option<Instant>,
 }
 
+/// Hears in words how far a call has got.
+pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Who wants to hear of which request: those of the calls under way, and no others.
+type Listeners = Arc<Mutex<HashMap<ProgressToken, Progress>>>;
+
 /// Our side of the protocol: what servers may ask of us.
 struct Face {
     tools_changed: Arc<Notify>,
+    listeners: Listeners,
 }
 
 impl ClientHandler for Face {
@@ -86,6 +104,46 @@ impl ClientHandler for Face {
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
         self.tools_changed.notify_one();
     }
+
+    async fn on_progress(
+        &self,
+        params: ProgressNotificationParam,
+        _context: NotificationContext<RoleClient>,
+    ) {
+        let listener = lock(&self.listeners).get(&params.progress_token).cloned();
+        if let Some(listener) = listener {
+            listener(&how_far(&params));
+        }
+    }
+}
+
+/// `3 of 10: indexing`, as far as the server says it.
+fn how_far(params: &ProgressNotificationParam) -> String {
+    let message = params.message.as_deref().unwrap_or_default().trim();
+    let message: String = message.chars().take(PROGRESS_CHARS_MAX).collect();
+    let count = match params.total {
+        Some(total) => format!("{} of {total}", params.progress),
+        None => params.progress.to_string(),
+    };
+    if message.is_empty() {
+        count
+    } else if params.total.is_some() {
+        format!("{count}: {message}")
+    } else {
+        message
+    }
+}
+
+/// Forgets a listener when its call has ended.
+struct Listening<'a> {
+    listeners: &'a Listeners,
+    token: ProgressToken,
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        lock(self.listeners).remove(&self.token);
+    }
 }
 
 impl Connection {
@@ -97,8 +155,10 @@ impl Connection {
         on_tools: impl Fn(Arc<ToolList>) + Send + Sync + 'static,
     ) -> Arc<Self> {
         let tools_changed = Arc::new(Notify::new());
+        let listeners = Listeners::default();
         let face = Face {
             tools_changed: Arc::clone(&tools_changed),
+            listeners: Arc::clone(&listeners),
         };
         let closed = CancellationToken::new();
         let transport = Ending {
@@ -113,13 +173,15 @@ impl Connection {
         Arc::new_cyclic(|connection: &Weak<Self>| {
             let mut tasks = vec![spawn(follow(Weak::clone(connection), tools_changed))];
             if greeting.tools_list_changed && !greeting.peer.protocol_version.has_initialize() {
-                tasks.push(spawn(subscribe(service.peer().clone())));
+                let again = link.process().is_none();
+                tasks.push(spawn(subscribe(service.peer().clone(), again)));
             }
             Self {
                 server,
                 service,
                 link,
                 greeting,
+                listeners,
                 started_at: SystemTime::now(),
                 tools: Mutex::new(Listed {
                     tools: Err(not_yet),
@@ -316,11 +378,17 @@ impl Connection {
         tool: &str,
         arguments: Map<String, Value>,
         limit: Duration,
+        progress: Option<Progress>,
     ) -> Result<Box<RawValue>, UpstreamError> {
+        let headers = self.param_headers(tool, &arguments);
         let mut params = Map::with_capacity(2);
         params.insert("name".to_owned(), tool.into());
         params.insert("arguments".to_owned(), Value::Object(arguments));
-        match timeout(limit, self.request("tools/call", Value::Object(params))).await {
+        let mut request = CustomRequest::new("tools/call", Some(Value::Object(params)));
+        if !headers.is_empty() {
+            request.extensions.insert(headers);
+        }
+        match timeout(limit, self.send(request, progress)).await {
             Ok(result) => result,
             Err(_) => Err(UpstreamError::ToolTimeout {
                 server: self.server.clone(),
@@ -330,12 +398,36 @@ impl Connection {
         }
     }
 
-    /// One request. Dropping the future cancels it at the server.
+    /// Headers that the tool's schema asks for; only servers of the newer era on HTTP do.
+    fn param_headers(&self, tool: &str, arguments: &Map<String, Value>) -> ParamHeaders {
+        if self.link.process().is_some() || self.greeting.peer.protocol_version.has_initialize() {
+            return ParamHeaders::default();
+        }
+        let tools = self.tools().ok();
+        let found = tools
+            .as_ref()
+            .and_then(|list| list.tools.iter().find(|one| one.name == tool));
+        found.map_or_else(ParamHeaders::default, |found| {
+            ParamHeaders::of(&found.input_schema, arguments)
+        })
+    }
+
     async fn request(&self, method: &str, params: Value) -> Result<Box<RawValue>, UpstreamError> {
+        self.send(CustomRequest::new(method, Some(params)), None)
+            .await
+    }
+
+    /// One request. Dropping the future cancels it at the server.
+    async fn send(
+        &self,
+        request: CustomRequest,
+        progress: Option<Progress>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let method = request.method.clone();
         if self.is_closed() {
             return Err(self.death().await);
         }
-        let request = ClientRequest::CustomRequest(CustomRequest::new(method, Some(params)));
+        let request = ClientRequest::CustomRequest(request);
         let peer = self.service.peer();
         let sent = peer
             .send_cancellable_request(request, PeerRequestOptions::no_options())
@@ -349,6 +441,14 @@ impl Connection {
             id: Some(handle.id.clone()),
         };
         let id = handle.id.clone();
+        let _listening = progress.map(|progress| {
+            let token = handle.progress_token.clone();
+            lock(&self.listeners).insert(token.clone(), progress);
+            Listening {
+                listeners: &self.listeners,
+                token,
+            }
+        });
         let answered = tokio::select! {
             biased;
             answered = &mut handle.rx => answered,
@@ -508,17 +608,33 @@ async fn follow(connection: Weak<Connection>, tools_changed: Arc<Notify>) {
     }
 }
 
-/// Since 2026-07-28 a server tells of changes only on a request that stays open for it.
-async fn subscribe(peer: Peer<RoleClient>) {
-    let params = json!({ "notifications": { "toolsListChanged": true } });
-    let request = CustomRequest::new("subscriptions/listen", Some(params));
-    let request = ClientRequest::CustomRequest(request);
-    let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options());
-    let ended = match sent.await {
-        Ok(handle) => handle.rx.await,
-        Err(error) => Ok(Err(error)),
-    };
-    if let Ok(Err(error)) = ended {
-        tracing::debug!(%error, "there is no subscription to changes of tools");
+/// Since 2026-07-28 a server tells of changes only on a request that stays open for it. Over HTTP
+/// that request may break, and is made again; on a pipe it ends with the server.
+async fn subscribe(peer: Peer<RoleClient>, again: bool) {
+    let mut wait = LISTEN_AGAIN;
+    loop {
+        let params = json!({ "notifications": { "toolsListChanged": true } });
+        let request = CustomRequest::new("subscriptions/listen", Some(params));
+        let request = ClientRequest::CustomRequest(request);
+        let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options());
+        let begun = Instant::now();
+        let ended = match sent.await {
+            Ok(handle) => handle.rx.await,
+            Err(error) => Ok(Err(error)),
+        };
+        if let Ok(Err(error)) = &ended {
+            tracing::debug!(%error, "there is no subscription to changes of tools");
+        }
+        let refused = matches!(&ended, Ok(Err(ServiceError::McpError(error)))
+            if error.code == ErrorCode::METHOD_NOT_FOUND);
+        if !again || refused || peer.is_transport_closed() {
+            return;
+        }
+        wait = if begun.elapsed() > LISTEN_AGAIN_MAX {
+            LISTEN_AGAIN
+        } else {
+            (wait * 2).min(LISTEN_AGAIN_MAX)
+        };
+        sleep(wait).await;
     }
 }

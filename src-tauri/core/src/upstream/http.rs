@@ -10,6 +10,7 @@
 //! a connection anew is decided elsewhere.
 
 mod events;
+mod param_headers;
 mod site;
 mod sse;
 mod streamable;
@@ -36,6 +37,7 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+pub(super) use self::param_headers::ParamHeaders;
 pub(super) use self::site::Site;
 use super::error::UpstreamError;
 use super::lock;
@@ -118,11 +120,6 @@ impl Fault {
         }
     }
 }
-
-/// Values of a tool's arguments that go into headers too, because its schema says so. It travels as
-/// an extension of the request, which is not part of the message.
-#[derive(Clone, Debug)]
-pub(crate) struct ParamHeaders(pub(crate) Vec<(HeaderName, HeaderValue)>);
 
 /// One connection to a remote server.
 pub(crate) struct Remote {

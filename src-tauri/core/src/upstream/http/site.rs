@@ -248,14 +248,14 @@ fn client(url: &Url, login: &BTreeMap<String, String>) -> Result<Client, Fault> 
 fn proxies(login: &BTreeMap<String, String>) -> Result<Vec<Proxy>, Fault> {
     let except = variable(login, "NO_PROXY").and_then(NoProxy::from_string);
     let mut proxies = Vec::new();
-    let kinds: [(&str, fn(&str) -> reqwest::Result<Proxy>); 3] = [
-        ("HTTPS_PROXY", |url| Proxy::https(url)),
-        ("HTTP_PROXY", |url| Proxy::http(url)),
-        ("ALL_PROXY", |url| Proxy::all(url)),
-    ];
-    for (name, proxy) in kinds {
+    for name in ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"] {
         if let Some(url) = variable(login, name) {
-            let proxy = proxy(url).map_err(|error| {
+            let proxy = match name {
+                "HTTPS_PROXY" => Proxy::https(url),
+                "HTTP_PROXY" => Proxy::http(url),
+                _ => Proxy::all(url),
+            };
+            let proxy = proxy.map_err(|error| {
                 Fault::Protocol(format!(
                     "the proxy that {name} names cannot be used: {}",
                     root(&error)

@@ -17,8 +17,9 @@ use super::events::{Event, EventParser};
 use super::site::{self, Kind, Site, is_same_place, kind, shown};
 use super::{Fault, Outgoing, Remote};
 
-/// From the request for the stream to its first event.
-const FIRST_EVENT: Duration = Duration::from_secs(10);
+/// From the beginning of the stream to its first event, which servers send at once. A stream without
+/// it is not one of this transport.
+const FIRST_EVENT: Duration = Duration::from_secs(5);
 
 /// A message is accepted within this; its answer comes on the stream.
 const ACCEPTED: Duration = Duration::from_secs(30);
@@ -59,18 +60,6 @@ impl Stream {
 
 /// Open the stream and learn the address for messages.
 pub(super) async fn open(site: &Site) -> Result<Opened, Fault> {
-    timeout(FIRST_EVENT, open_now(site))
-        .await
-        .unwrap_or_else(|_| {
-            Err(Fault::Unreachable(format!(
-                "{} named no address for messages within {}",
-                site.shown(),
-                seconds(FIRST_EVENT)
-            )))
-        })
-}
-
-async fn open_now(site: &Site) -> Result<Opened, Fault> {
     let mut headers = HeaderMap::new();
     headers.insert(ACCEPT, HeaderValue::from_static("text/event-stream"));
     let response = site.get(headers).await?;
@@ -98,13 +87,23 @@ async fn open_now(site: &Site) -> Result<Opened, Fault> {
         parser: EventParser::new(LINE_BYTES_MAX),
         events: VecDeque::new(),
     };
-    loop {
-        let event = stream.next().await?;
-        if event.name == "endpoint" {
-            let endpoint = endpoint(&from, event.data.trim())?;
-            return Ok(Opened { endpoint, stream });
+    let named = timeout(FIRST_EVENT, async {
+        loop {
+            let event = stream.next().await?;
+            if event.name == "endpoint" {
+                return Ok(event.data);
+            }
         }
-    }
+    });
+    let named = named.await.unwrap_or_else(|_| {
+        Err(Fault::Protocol(format!(
+            "{} named no address for messages within {}",
+            shown(&from),
+            seconds(FIRST_EVENT)
+        )))
+    })?;
+    let endpoint = endpoint(&from, named.trim())?;
+    Ok(Opened { endpoint, stream })
 }
 
 /// The server must not send our messages, and the entry's headers, elsewhere.
