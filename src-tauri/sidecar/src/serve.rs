@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use rmcp::ServiceExt as _;
 use rmcp::transport::async_rw::AsyncRwTransport;
+use runbridge_core::arrivals::InOrder;
 use runbridge_core::bridge::{Bridge, Role};
 use runbridge_core::mcp_server::McpServer;
 use runbridge_core::paths::Environment;
@@ -24,6 +25,7 @@ pub(crate) async fn stdio() -> anyhow::Result<ExitCode> {
     let server = McpServer::new(Arc::clone(&bridge), Arc::clone(&connection));
     let transport = AsyncRwTransport::new_server(tokio::io::stdin(), tokio::io::stdout())
         .with_max_line_length(LINE_BYTES_MAX);
+    let transport = InOrder::new(transport);
     let served = async {
         let service = server
             .serve(transport)
