@@ -45,7 +45,7 @@ pub struct Bridge {
     paths: Paths,
     environment: Environment,
     settings: RwLock<Arc<Settings>>,
-    settings_problems: Vec<SettingsProblem>,
+    settings_problems: RwLock<Arc<[SettingsProblem]>>,
     discovery: watch::Sender<Option<Arc<Discovery>>>,
     redactor: RwLock<Arc<Redactor>>,
     catalog: Arc<Catalog>,
@@ -147,7 +147,7 @@ impl Bridge {
             paths,
             environment,
             settings: RwLock::new(Arc::new(settings)),
-            settings_problems,
+            settings_problems: RwLock::new(settings_problems.into()),
         });
         bridge.start(role, login_env);
         Ok(bridge)
@@ -181,29 +181,36 @@ impl Bridge {
         lock(&self.tasks).extend(tasks);
     }
 
-    /// Look at all config files and hand the servers found to the catalog. Returns what to watch.
+    /// Look at the settings and at all config files, and hand the servers found to the catalog.
+    /// Returns what to watch.
     async fn discover(self: &Arc<Self>, environment: Environment) -> Vec<PathBuf> {
-        let (paths, settings) = (self.paths.clone(), self.settings());
-        let found = {
-            let settings = Arc::clone(&settings);
-            let look = move || clients::discover(&Search::new(&paths, &environment, &settings));
-            tokio::task::spawn_blocking(look).await
+        let paths = self.paths.clone();
+        let look = move || {
+            let (settings, problems) = Settings::load(&paths, &environment);
+            let discovery = clients::discover(&Search::new(&paths, &environment, &settings));
+            (settings, problems, discovery)
         };
-        let discovery = match found {
-            Ok(mut discovery) => {
-                if self.is_nested() {
-                    tracing::warn!(
-                        "another Runbridge started this one as a server: no servers here"
-                    );
-                    discovery.entries.clear();
-                }
-                Arc::new(discovery)
-            }
+        let (settings, problems, mut discovery) = match tokio::task::spawn_blocking(look).await {
+            Ok(found) => found,
             Err(error) => {
                 tracing::error!(%error, "the search for servers broke off");
                 return Vec::new();
             }
         };
+        *self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        *self
+            .settings_problems
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = problems.into();
+        if self.is_nested() {
+            tracing::warn!("another Runbridge started this one as a server: no servers here");
+            discovery.entries.clear();
+        }
+        discovery.watched.push(self.paths.settings());
+        let discovery = Arc::new(discovery);
         for problem in &discovery.problems {
             tracing::warn!("{problem}");
         }
@@ -297,8 +304,13 @@ impl Bridge {
     }
 
     /// Settings that could not be used.
-    pub fn settings_problems(&self) -> &[SettingsProblem] {
-        &self.settings_problems
+    pub fn settings_problems(&self) -> Arc<[SettingsProblem]> {
+        Arc::clone(
+            &self
+                .settings_problems
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     /// Where this bridge keeps its files.

@@ -14,6 +14,7 @@ use rmcp::model::{
 use rmcp::service::{Peer, RequestContext, RoleServer};
 use serde_json::Value;
 
+use crate::arrivals::Arrival;
 use crate::bridge::{Bridge, Connection};
 use crate::reply::Reply;
 use crate::{manual, request, run, tool};
@@ -52,8 +53,9 @@ impl McpServer {
     async fn run_python(
         &self,
         arguments: serde_json::Map<String, Value>,
-        context: RequestContext<RoleServer>,
+        mut context: RequestContext<RoleServer>,
     ) -> CallToolResult {
+        let arrival = context.extensions.remove::<Arrival>();
         let client = context.client_info().map(|info| info.name);
         let limits = self.bridge.settings().limits.clone();
         let request = match request::parse(
@@ -77,6 +79,7 @@ impl McpServer {
             request,
             cancel.clone(),
             report,
+            arrival,
         ));
         tokio::pin!(running);
         let reply = tokio::select! {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use rmcp::ServiceExt as _;
 use rmcp::transport::async_rw::AsyncRwTransport;
+use runbridge_core::arrivals::InOrder;
 use runbridge_core::bridge::{Bridge, Role};
 use runbridge_core::mcp_server::McpServer;
 use runbridge_core::paths::Environment;
@@ -17,13 +18,14 @@ const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Serve until the client has gone or a signal asks us to end; then end all that was started.
 pub(crate) async fn stdio() -> anyhow::Result<ExitCode> {
     let bridge = Bridge::open(Environment::of_process(), Role::Serve)?;
-    for problem in bridge.settings_problems() {
+    for problem in bridge.settings_problems().iter() {
         tracing::warn!("{problem}");
     }
     let connection = bridge.connect();
     let server = McpServer::new(Arc::clone(&bridge), Arc::clone(&connection));
     let transport = AsyncRwTransport::new_server(tokio::io::stdin(), tokio::io::stdout())
         .with_max_line_length(LINE_BYTES_MAX);
+    let transport = InOrder::new(transport);
     let served = async {
         let service = server
             .serve(transport)
