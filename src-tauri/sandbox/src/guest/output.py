@@ -418,15 +418,18 @@ class ByteStream(io.BufferedIOBase):
 
 
 _exit_now = os._exit
-_thread_start = threading.Thread.start
-_executor_submit = concurrent.futures.ThreadPoolExecutor.submit
+_Thread = threading.Thread
+_thread_start = _Thread.start
+_Pool = concurrent.futures.ThreadPoolExecutor
+_executor_submit = _Pool.submit
 
 
 def carry_runs(output):
     """Let threads print under the run that started them, and a pool's threads under the run that
     gave them the work. Called again before each run, in case user code undid it."""
-    threading.Thread.start = _Carry.start
-    concurrent.futures.ThreadPoolExecutor.submit = _Carry.submit
+    threading.Thread = _Thread
+    _Thread.start = _Carry.start
+    _Pool.submit = _Carry.submit
     os._exit = _Carry.leave
     _Carry.output = output
 
