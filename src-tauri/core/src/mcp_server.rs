@@ -108,6 +108,8 @@ impl ServerHandler for McpServer {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        // The description names the servers, and a client may never ask again.
+        self.bridge.discovered().await;
         Ok(ListToolsResult::with_all_items(vec![self.tool()]))
     }
 

@@ -19,7 +19,8 @@ use crate::output::run_name;
 use crate::redact::Redactor;
 use crate::reply::{self, ErrorFacts, OutputMode, Reply, ReplyLimits, RunFacts, Status};
 use crate::request::{PythonRequest, SESSION_DEFAULT};
-use crate::settings::{self, Settings};
+use crate::settings::units::Unit;
+use crate::settings::{self, Limits, Settings};
 use crate::timestamp::now_ms;
 use crate::upstream::UpstreamError;
 
@@ -266,7 +267,7 @@ impl Run<'_> {
             message: redact(error.message),
             traceback: redact(error.traceback),
         });
-        ended(facts, outcome.end, raised);
+        ended(facts, outcome.end, raised, &self.settings.limits);
     }
 
     fn reply(&self, mut facts: RunFacts) -> Reply {
@@ -319,7 +320,7 @@ impl Run<'_> {
 }
 
 /// Put into `facts` how the run ended.
-fn ended(facts: &mut RunFacts, end: RunEnd, raised: Option<PythonError>) {
+fn ended(facts: &mut RunFacts, end: RunEnd, raised: Option<PythonError>, limits: &Limits) {
     let traceback = raised
         .as_ref()
         .map(|error| error.traceback.clone())
@@ -359,9 +360,13 @@ fn ended(facts: &mut RunFacts, end: RunEnd, raised: Option<PythonError>) {
             facts.status = Status::OutOfMemory;
             facts.variables_lost = true;
             facts.exit_code = Some(137);
+            let limit = Unit::Bytes.show(limits.memory_bytes_max);
             facts.error = Some(error_facts(
                 "run_out_of_memory",
-                "the sandbox reached its memory limit (MCP_BRIDGE_MEMORY) and was killed",
+                &format!(
+                    "the sandbox reached its memory limit of {limit} and was killed; \
+                     MCP_BRIDGE_MEMORY sets it"
+                ),
             ));
         }
         RunEnd::Died(exit) => {
