@@ -1,7 +1,7 @@
 // Every sentence that a user reads. Views hold none, so that another language is another file of this
 // shape. Numbers come in already written by `format.ts`.
 
-import type { ErrorCode, LimitGroup, MemoryOrder, RunStatus } from './ipc/bindings';
+import type { ApiError, ErrorCode, LimitGroup, MemoryOrder, RunStatus } from './ipc/bindings';
 import type { View } from './state/navigation.svelte';
 
 interface ErrorWords {
@@ -32,6 +32,7 @@ export const words = {
     settings: 'Settings',
   } satisfies Record<View, string>,
 
+  viewKey: (name: string, key: string): string => `${name} (${key})`,
   navigation: 'Views',
   skip: 'Skip to content',
   retry: 'Try again',
@@ -115,14 +116,15 @@ export const words = {
 
   servers: {
     caption: (all: string, tools: string, tokens: string): string =>
-      `${plural(all, 'server', 'servers')}, ${plural(tools, 'tool', 'tools')}. Without the bridge a model would read ${tokens} tokens of definitions.`,
+      `${plural(all, 'server', 'servers')}, ${plural(tools, 'tool', 'tools')}, ${tokens} tokens of definitions that no model reads`,
     search: 'Search servers',
     list: 'Servers',
     filter: 'Show',
     filters: { all: 'All servers', on: 'On', off: 'Off', trouble: 'Needs you' },
     add: 'Add server',
     empty: 'No servers yet',
-    emptyText: 'Runbridge reads the files of Claude Desktop, Claude Code, Cursor, Windsurf, VS Code and the folder ~/MCPs. Add a server here or in one of them.',
+    emptyText:
+      'Runbridge reads the files of Claude Desktop, Claude Code, Cursor, Windsurf, VS Code and the folder ~/MCPs. Add a server here or in one of them.',
     choose: 'Choose a server',
     chooseText: 'Its tools, its variables and its last words appear here.',
     back: 'Servers',
@@ -246,9 +248,21 @@ export const words = {
     rootful: 'runs as root',
     backend: 'Where Python runs',
     backends: {
-      auto: { name: 'Automatic', needs: 'A container if an engine runs here, else the built-in sandbox.', gives: 'The right choice for most.' },
-      wasi: { name: 'Built-in', needs: 'Needs nothing installed. Starts in milliseconds.', gives: 'Python’s standard library; no packages with native code, no child processes.' },
-      container: { name: 'Container', needs: 'Needs Podman, Docker or another engine.', gives: 'Any image: numpy, pandas and every other package.' },
+      auto: {
+        name: 'Automatic',
+        needs: 'A container if an engine runs here, else the built-in sandbox.',
+        gives: 'The right choice for most.',
+      },
+      wasi: {
+        name: 'Built-in',
+        needs: 'Needs nothing installed. Starts in milliseconds.',
+        gives: 'Python’s standard library; no packages with native code, no child processes.',
+      },
+      container: {
+        name: 'Container',
+        needs: 'Needs Podman, Docker or another engine.',
+        gives: 'Any image: numpy, pandas and every other package.',
+      },
     },
     engines: 'Container engines',
     engineChoice: 'Engine',
@@ -330,7 +344,8 @@ export const words = {
     cpuChart: (now: string): string => `CPU ${now}`,
     noMeasure: 'not measured here',
     scratch: 'Python',
-    scratchCaption: 'Runs in an interpreter of this window’s own, with the same limits and servers that a model gets. Variables stay from run to run.',
+    scratchCaption:
+      'Runs in an interpreter of this window’s own, with the same limits and servers that a model gets. Variables stay from run to run.',
     scratchRun: 'Run',
     scratchHint: 'Ctrl Enter',
     scratchOutput: 'Output',
@@ -415,9 +430,9 @@ export const words = {
     client: 'Client',
     server: 'Server',
     status: 'Status',
-    anyClient: 'All clients',
-    anyServer: 'All servers',
-    anyStatus: 'Any status',
+    anyClient: 'Client',
+    anyServer: 'Server',
+    anyStatus: 'Status',
     empty: 'No runs yet',
     emptyText: 'Every run of Python is recorded here with its code, its calls and its output.',
     tryIt: 'Try it',
@@ -428,7 +443,8 @@ export const words = {
     exported: 'Exported',
     clear: 'Clear',
     clearTitle: 'Clear the record of runs?',
-    clearText: (amount: string): string => `${plural(amount, 'run', 'runs')} with code and output are deleted. Memory and saved tools stay.`,
+    clearText: (amount: string): string =>
+      `${plural(amount, 'run', 'runs')} with code and output are deleted. Memory and saved tools stay.`,
     statuses: {
       queued: 'Waiting',
       running: 'Running',
@@ -556,5 +572,7 @@ export const words = {
     update_failed: { title: 'The update failed' },
     internal: { title: 'Something went wrong inside Runbridge' },
   } satisfies Record<ErrorCode, ErrorWords>,
-  logId: (id: string): string => `In the log under ${id}`,
+  /** What happened and what to do, in one piece of text. */
+  explain: ({ message, hint, logId }: ApiError): string =>
+    [message, hint, logId ? `In the log under ${logId}` : null].filter(Boolean).join('. '),
 };

@@ -83,12 +83,23 @@ pub struct State {
     pub interpreters: Vec<Interpreter>,
     /// Runs that are queued or running, the oldest first.
     pub runs: Vec<Run>,
-    /// Whether a client has ever finished a run: the last step of the first-run list.
-    pub first_run_seen: bool,
+    /// What has ever happened here, for the list of first steps.
+    pub seen: Seen,
     /// Tokens that stayed out of the models' context today.
     pub savings: Savings,
     /// How much is remembered.
     pub memory: MemoryTotals,
+}
+
+/// What has ever happened here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "bindings", derive(ts_rs::TS))]
+pub struct Seen {
+    /// A client was connected.
+    pub client: bool,
+    /// A run ended well, whether a client or the window asked for it.
+    pub run: bool,
 }
 
 /// One client attached through a sidecar.
@@ -250,7 +261,10 @@ pub enum Change {
     Savings {
         /// Today's figures.
         savings: Savings,
-        /// Whether a client has ever finished a run.
-        first_run_seen: bool,
+    },
+    /// Something happened here for the first time.
+    Seen {
+        /// What has ever happened.
+        seen: Seen,
     },
 }

@@ -152,9 +152,9 @@ attention: Array<Attention>, } | { "type": "paused",
 /** Whether it is paused now. */
 paused: boolean, } | { "type": "savings",
 /** Today's figures. */
-savings: Savings,
-/** Whether a client has ever finished a run. */
-firstRunSeen: boolean, };
+savings: Savings, } | { "type": "seen",
+/** What has ever happened. */
+seen: Seen, };
 
 /** One client attached through a sidecar. */
 export type Connection = {
@@ -571,6 +571,13 @@ error: ApiError | null, };
 /** A place for secrets. */
 export type SecretStoreKind = "keyring" | "encrypted_file";
 
+/** What has ever happened here. */
+export type Seen = {
+/** A client was connected. */
+client: boolean,
+/** A run ended well, whether a client or the window asked for it. */
+run: boolean, };
+
 /** An MCP server that a file names. */
 export type Server = {
 /** Its name, unique. */
@@ -701,8 +708,8 @@ sandbox: SandboxStatus,
 interpreters: Array<Interpreter>,
 /** Runs that are queued or running, the oldest first. */
 runs: Array<Run>,
-/** Whether a client has ever finished a run: the last step of the first-run list. */
-firstRunSeen: boolean,
+/** What has ever happened here, for the list of first steps. */
+seen: Seen,
 /** Tokens that stayed out of the models' context today. */
 savings: Savings,
 /** How much is remembered. */

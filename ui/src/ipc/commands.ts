@@ -6,7 +6,9 @@ import { host, type CommandName } from './host';
 type Arguments<K extends CommandName> = Commands[K]['arguments'];
 type Result<K extends CommandName> = Commands[K]['result'];
 
-function command<K extends CommandName>(name: K): Arguments<K> extends Record<string, never> ? () => Promise<Result<K>> : (args: Arguments<K>) => Promise<Result<K>>;
+function command<K extends CommandName>(
+  name: K,
+): Arguments<K> extends Record<string, never> ? () => Promise<Result<K>> : (args: Arguments<K>) => Promise<Result<K>>;
 function command<K extends CommandName>(name: K) {
   return async (args?: Arguments<K>): Promise<Result<K>> => (await host()).invoke(name, args ?? ({} as Arguments<K>));
 }

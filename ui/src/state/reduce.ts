@@ -25,9 +25,7 @@ export function reduce(state: State, change: Change): State {
       const live = run.status === 'queued' || run.status === 'running';
       return {
         ...state,
-        runs: live
-          ? replaced(state.runs, run, (it) => it.id)
-          : state.runs.filter((it) => it.id !== run.id),
+        runs: live ? replaced(state.runs, run, (it) => it.id) : state.runs.filter((it) => it.id !== run.id),
       };
     }
     case 'memory_saved':
@@ -45,7 +43,9 @@ export function reduce(state: State, change: Change): State {
     case 'paused':
       return { ...state, paused: change.paused };
     case 'savings':
-      return { ...state, savings: change.savings, firstRunSeen: change.firstRunSeen };
+      return { ...state, savings: change.savings };
+    case 'seen':
+      return { ...state, seen: change.seen };
     // These concern only the view that shows the run or the interpreters.
     case 'measured':
     case 'run_output':

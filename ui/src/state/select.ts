@@ -24,9 +24,8 @@ export function firstSteps(state: State): FirstSteps {
   return {
     sandbox: state.sandbox.state.type === 'ready',
     servers: state.servers.length > 0,
-    // Whoever has run something was connected once.
-    client: state.connections.length > 0 || state.firstRunSeen,
-    run: state.firstRunSeen,
+    client: state.seen.client,
+    run: state.seen.run,
   };
 }
 

@@ -15,8 +15,7 @@ class Toasts {
   #timers = new Map<number, ReturnType<typeof setTimeout>>();
 
   error(error: ApiError): void {
-    const text = error.hint ? `${error.message}. ${error.hint}` : error.message;
-    this.#add({ tone: 'danger', title: words.error[error.code].title, text, action: null });
+    this.#add({ tone: 'danger', title: words.error[error.code].title, text: words.explain(error), action: null });
   }
 
   info(title: string, text: string | null = null): void {
@@ -48,7 +47,10 @@ class Toasts {
   }
 
   #expire(id: number): void {
-    this.#timers.set(id, setTimeout(() => this.dismiss(id), SHOWN_MS));
+    this.#timers.set(
+      id,
+      setTimeout(() => this.dismiss(id), SHOWN_MS),
+    );
   }
 }
 

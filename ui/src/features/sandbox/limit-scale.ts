@@ -16,7 +16,7 @@ const times = [
 
 /** Values for a slider from the limit's minimum to its usual maximum; the value in force is among them. */
 export function stops(limit: Limit): number[] {
-  const between = series(limit.unit).filter((it) => it > limit.min && it < limit.usualMax);
+  const between = series(limit.unit).filter((it) => Number.isInteger(it) && it > limit.min && it < limit.usualMax);
   const none = limit.unit === 'cpu_thousandths' ? [0] : [];
   const all = new Set([...none, limit.min, ...between, limit.usualMax, limit.default, limit.value]);
   return [...all].sort((a, b) => a - b);

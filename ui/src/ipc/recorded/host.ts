@@ -59,7 +59,7 @@ class RecordedBridge implements Host {
     this.#state.servers = [...this.#servers.values()].map((it) => it.server);
     this.#state.memory = this.#totals();
     if (scenario === 'first-run') {
-      this.#state.firstRunSeen = false;
+      this.#state.seen = { client: false, run: false };
       this.#state.sandbox.engines = [];
       this.#state.sandbox.imageState = { type: 'unknown' };
       this.#state.sandbox.state = { type: 'ready', kind: 'wasi', rootless: true };
@@ -77,15 +77,27 @@ class RecordedBridge implements Host {
     );
     const { sandbox } = this.#state;
     sandbox.state = { type: 'unavailable', error };
-    sandbox.engines = sandbox.engines.map((it) => ({ ...it, inUse: false, state: { type: 'failed', error: failure('sandbox_unavailable', 'connection refused') } }));
-    sandbox.imageState = { type: 'failed', error: failure('image_missing', 'python:3.14-slim could not be pulled: no route to host', 'Check the network, then pull again.') };
-    sandbox.wasi = { type: 'unavailable', error: failure('wasi_module_missing', 'python.wasm does not match its checksum', 'Install Runbridge again.') };
-    sandbox.warnings = [failure('limit_not_enforced', 'This engine drops the limits of memory and processes', 'Use cgroup v2, or the built-in sandbox.')];
-    this.#state.app.secretStore = { kind: 'encrypted_file', error: failure('secret_store_locked', 'The keyring did not answer within 2 s', 'Secrets are kept in an encrypted file instead.') };
-    this.#state.attention = [
-      { id: 'sandbox', level: 'error', error, subject: { type: 'sandbox' } },
-      ...this.#state.attention,
+    sandbox.engines = sandbox.engines.map((it) => ({
+      ...it,
+      inUse: false,
+      state: { type: 'failed', error: failure('sandbox_unavailable', 'connection refused') },
+    }));
+    sandbox.imageState = {
+      type: 'failed',
+      error: failure('image_missing', 'python:3.14-slim could not be pulled: no route to host', 'Check the network, then pull again.'),
+    };
+    sandbox.wasi = {
+      type: 'unavailable',
+      error: failure('wasi_module_missing', 'python.wasm does not match its checksum', 'Install Runbridge again.'),
+    };
+    sandbox.warnings = [
+      failure('limit_not_enforced', 'This engine drops the limits of memory and processes', 'Use cgroup v2, or the built-in sandbox.'),
     ];
+    this.#state.app.secretStore = {
+      kind: 'encrypted_file',
+      error: failure('secret_store_locked', 'The keyring did not answer within 2 s', 'Secrets are kept in an encrypted file instead.'),
+    };
+    this.#state.attention = [{ id: 'sandbox', level: 'error', error, subject: { type: 'sandbox' } }, ...this.#state.attention];
     this.#state.interpreters = [];
     this.#state.connections = [];
   }
@@ -94,8 +106,10 @@ class RecordedBridge implements Host {
     await pause(0);
     if (this.#scenario === 'loading') return new Promise(() => {});
     if (this.#failing.includes(name)) throw failure('bridge_busy', `${name} was refused`, 'Try again in a moment.');
-    if (this.#scenario === 'failed') throw failure('bridge_restarted', 'the bridge went away', 'It is being started again. Try in a moment.');
-    if (this.#scenario === 'error' && name.startsWith('read_')) throw failure('internal', 'the record cannot be read: disk I/O error', 'Look at the log.');
+    if (this.#scenario === 'failed')
+      throw failure('bridge_restarted', 'the bridge went away', 'It is being started again. Try in a moment.');
+    if (this.#scenario === 'error' && name.startsWith('read_'))
+      throw failure('internal', 'the record cannot be read: disk I/O error', 'Look at the log.');
     return structuredClone(await this.#handlers[name](structuredClone(args)));
   }
 
@@ -126,16 +140,37 @@ class RecordedBridge implements Host {
 
   serverBecomesReady(name: string): void {
     this.#change(name, (it) => {
-      it.server = { ...it.server, state: { type: 'ready' }, pid: 5120, startedAt: Date.now(), startMs: 2170, memoryBytes: 56 * MiB, revision: '2025-11-25' };
+      it.server = {
+        ...it.server,
+        state: { type: 'ready' },
+        pid: 5120,
+        startedAt: Date.now(),
+        startMs: 2170,
+        memoryBytes: 56 * MiB,
+        revision: '2025-11-25',
+      };
     });
   }
 
   /** One run of a client from its start to its end, `step` milliseconds between its parts. */
   async playRun(step: number): Promise<void> {
-    const id = this.#begin('cursor', 'tables = await mcp_sqlite.list_tables()\nfor t in tables:\n    print(t["name"])\n    await mcp_sqlite.describe_table(table_name=t["name"])\n', 'c2');
+    const id = this.#begin(
+      'cursor',
+      'tables = await mcp_sqlite.list_tables()\nfor t in tables:\n    print(t["name"])\n    await mcp_sqlite.describe_table(table_name=t["name"])\n',
+      'c2',
+    );
     await pause(step);
     for (const [index, tool] of ['list_tables', 'describe_table'].entries()) {
-      this.#call(id, { id: String(index + 1), server: 'sqlite', tool, arguments: index === 0 ? '{}' : '{"table_name":"orders"}', startMs: Math.round(step * (index + 0.9)), state: { type: 'open' }, durationMs: null, resultBytes: null });
+      this.#call(id, {
+        id: String(index + 1),
+        server: 'sqlite',
+        tool,
+        arguments: index === 0 ? '{}' : '{"table_name":"orders"}',
+        startMs: Math.round(step * (index + 0.9)),
+        state: { type: 'open' },
+        durationMs: null,
+        resultBytes: null,
+      });
       await pause(step);
       const call = this.#live.get(id)?.calls[index];
       if (call) this.#call(id, { ...call, state: { type: 'done' }, durationMs: Math.round(step * 0.8), resultBytes: 640 });
@@ -147,16 +182,47 @@ class RecordedBridge implements Host {
 
   /** A run that is under way when the window opens. */
   #recordedRun(now: number): void {
-    const id = this.#begin('claude-desktop', 'files = await mcp_filesystem.search_files(path="/home/ada/projects", pattern="*.md")\nsizes = await runtime.gather(*[mcp_filesystem.get_file_info(path=f) for f in files])\nprint(sum(s.size for s in sizes))\n', 'c1');
+    const id = this.#begin(
+      'claude-desktop',
+      'files = await mcp_filesystem.search_files(path="/home/ada/projects", pattern="*.md")\nsizes = await runtime.gather(*[mcp_filesystem.get_file_info(path=f) for f in files])\nprint(sum(s.size for s in sizes))\n',
+      'c1',
+    );
     const detail = this.#live.get(id);
     if (!detail) return;
     detail.run.startedAt = now - 3200;
     detail.run.servers = ['filesystem'];
     detail.run.calls = 3;
     detail.calls = [
-      { id: '1', server: 'filesystem', tool: 'search_files', arguments: '{"path":"/home/ada/projects","pattern":"*.md"}', startMs: 14, state: { type: 'done' }, durationMs: 1930, resultBytes: 18_240 },
-      { id: '2', server: 'filesystem', tool: 'get_file_info', arguments: '{"path":"/home/ada/projects/shop/README.md"}', startMs: 1960, state: { type: 'done' }, durationMs: 88, resultBytes: 212 },
-      { id: '3', server: 'filesystem', tool: 'get_file_info', arguments: '{"path":"/home/ada/projects/shop/TODO.md"}', startMs: 1961, state: { type: 'open' }, durationMs: null, resultBytes: null },
+      {
+        id: '1',
+        server: 'filesystem',
+        tool: 'search_files',
+        arguments: '{"path":"/home/ada/projects","pattern":"*.md"}',
+        startMs: 14,
+        state: { type: 'done' },
+        durationMs: 1930,
+        resultBytes: 18_240,
+      },
+      {
+        id: '2',
+        server: 'filesystem',
+        tool: 'get_file_info',
+        arguments: '{"path":"/home/ada/projects/shop/README.md"}',
+        startMs: 1960,
+        state: { type: 'done' },
+        durationMs: 88,
+        resultBytes: 212,
+      },
+      {
+        id: '3',
+        server: 'filesystem',
+        tool: 'get_file_info',
+        arguments: '{"path":"/home/ada/projects/shop/TODO.md"}',
+        startMs: 1961,
+        state: { type: 'open' },
+        durationMs: null,
+        resultBytes: null,
+      },
     ];
     this.#state.runs = [structuredClone(detail.run)];
   }
@@ -208,18 +274,34 @@ class RecordedBridge implements Host {
     if (!detail) return;
     this.#live.delete(id);
     const took = Date.now() - detail.run.startedAt;
-    detail.run = { ...detail.run, status, durationMs: took, memoryBytesPeak: 24 * MiB, replyTokens: 64, directTokens: detail.calls.length > 0 ? 21_400 : null };
+    detail.run = {
+      ...detail.run,
+      status,
+      durationMs: took,
+      memoryBytesPeak: 24 * MiB,
+      replyTokens: 64,
+      directTokens: detail.calls.length > 0 ? 21_400 : null,
+    };
     detail.calls = detail.calls.map((it) =>
-      it.state.type === 'open' ? { ...it, state: { type: 'failed', error: failure('run_cancelled', 'the run was stopped') }, durationMs: took - it.startMs } : it,
+      it.state.type === 'open'
+        ? { ...it, state: { type: 'failed', error: failure('run_cancelled', 'the run was stopped') }, durationMs: took - it.startMs }
+        : it,
     );
     if (status === 'cancelled') detail.error = failure('run_cancelled', 'stopped in this window; variables are kept');
     detail.seq = this.#state.seq + 1;
     this.#runs.unshift(detail);
     this.#state.runs = this.#state.runs.filter((it) => it.id !== id);
     this.emit({ type: 'run', run: detail.run });
-    this.#state.savings = { ...this.#state.savings, runsToday: this.#state.savings.runsToday + 1, resultsTokens: this.#state.savings.resultsTokens + 900 };
-    if (detail.run.client !== 'runbridge' || this.#scenario === 'first-run') this.#state.firstRunSeen = true;
-    this.emit({ type: 'savings', savings: this.#state.savings, firstRunSeen: this.#state.firstRunSeen });
+    this.#state.savings = {
+      ...this.#state.savings,
+      runsToday: this.#state.savings.runsToday + 1,
+      resultsTokens: this.#state.savings.resultsTokens + 900,
+    };
+    this.emit({ type: 'savings', savings: this.#state.savings });
+    if (status === 'success' && !this.#state.seen.run) {
+      this.#state.seen = { ...this.#state.seen, run: true };
+      this.emit({ type: 'seen', seen: this.#state.seen });
+    }
   }
 
   // What Python would print, as far as a page can tell.
@@ -230,12 +312,16 @@ class RecordedBridge implements Host {
     else if (code.includes('sys.version')) this.#print(id, '3.14.0 (main, Oct 7 2026, 09:34:21) [GCC 14.2.0]\n');
     if (code.includes('discovered_servers')) {
       const names = this.#state.servers.filter((it) => it.enabled).map((it) => it.name);
-      this.#print(id, code.includes('Servers:') ? `Servers: ${names.join(', ') || 'none'}\n` : `(${names.map((it) => `'${it}'`).join(', ')})\n`);
+      this.#print(
+        id,
+        code.includes('Servers:') ? `Servers: ${names.join(', ') || 'none'}\n` : `(${names.map((it) => `'${it}'`).join(', ')})\n`,
+      );
     }
     for (const [, text] of code.matchAll(/^print\("([^"]*)"\)$/gm)) this.#print(id, `${text}\n`);
     if (/^raise /m.test(code)) {
       const detail = this.#live.get(id);
-      if (detail) detail.error = failure('python_error', 'Traceback (most recent call last):\n  File "run", line 1, in <module>\nValueError: no');
+      if (detail)
+        detail.error = failure('python_error', 'Traceback (most recent call last):\n  File "run", line 1, in <module>\nValueError: no');
       return this.#end(id, 'error');
     }
     this.#end(id, 'success');
@@ -351,17 +437,31 @@ class RecordedBridge implements Host {
     parse_servers: ({ text }) => {
       const { error } = parseJson(text);
       if (error) {
-        return { servers: [], problems: [{ client: 'runbridge', path: '', line: error.line, column: error.column, entry: null, message: 'a value is expected' }] };
+        return {
+          servers: [],
+          problems: [
+            { client: 'runbridge', path: '', line: error.line, column: error.column, entry: null, message: 'a value is expected' },
+          ],
+        };
       }
       const json = JSON.parse(text) as { mcpServers?: object };
-      const entries = Object.entries(json.mcpServers ?? json) as [string, { command?: string; args?: string[]; url?: string; env?: Record<string, string> }][];
+      const entries = Object.entries(json.mcpServers ?? json) as [
+        string,
+        { command?: string; args?: string[]; url?: string; env?: Record<string, string> },
+      ][];
       return {
         servers: entries
           .filter(([, it]) => it && typeof it === 'object' && (it.command ?? it.url))
           .map(([name, it]) => ({
             name,
-            transport: it.url ? { type: 'http' as const, url: it.url, sse: false } : { type: 'stdio' as const, command: it.command ?? '', args: it.args ?? [], cwd: null },
-            variables: Object.entries(it.env ?? {}).map(([key, value]) => ({ name: key, value, secret: /TOKEN|KEY|SECRET|PASSWORD/.test(key) })),
+            transport: it.url
+              ? { type: 'http' as const, url: it.url, sse: false }
+              : { type: 'stdio' as const, command: it.command ?? '', args: it.args ?? [], cwd: null },
+            variables: Object.entries(it.env ?? {}).map(([key, value]) => ({
+              name: key,
+              value,
+              secret: /TOKEN|KEY|SECRET|PASSWORD/.test(key),
+            })),
           })),
         problems: [],
       };
@@ -456,7 +556,8 @@ class RecordedBridge implements Host {
     },
     save_memory_item: ({ key, value, expectedVersion }) => {
       const before = this.#memory.get(key);
-      if ((before?.info.version ?? null) !== expectedVersion) throw failure('memory_conflict', `\`${key}\` is at version ${before?.info.version ?? 0} now`);
+      if ((before?.info.version ?? null) !== expectedVersion)
+        throw failure('memory_conflict', `\`${key}\` is at version ${before?.info.version ?? 0} now`);
       const item = memoryItem(key, value, Date.now(), 'runbridge', null, (expectedVersion ?? 0) + 1);
       if (before) item.info.createdAt = before.info.createdAt;
       this.#memory.set(key, { ...item, metadata: before?.metadata ?? null });
@@ -541,12 +642,28 @@ class RecordedBridge implements Host {
     open_place: () => null,
     read_diagnostics: () => [
       { name: 'versions.txt', text: 'runbridge 0.1.0\nlinux 6.1, x86_64\nPodman 5.4.2, rootless\n' },
-      { name: 'settings.json', text: '{\n  "version": 1,\n  "servers": {\n    "claude-desktop/github": { "tools": { "deny": ["merge_pull_request"] } }\n  }\n}\n' },
-      { name: 'runbridge.log', text: '2026-11-30T08:01:12Z INFO bridge opened\n2026-11-30T08:01:13Z WARN server postgres did not start: exited with code 1\n2026-11-30T08:01:14Z INFO header authorization: ***\n' },
+      {
+        name: 'settings.json',
+        text: '{\n  "version": 1,\n  "servers": {\n    "claude-desktop/github": { "tools": { "deny": ["merge_pull_request"] } }\n  }\n}\n',
+      },
+      {
+        name: 'runbridge.log',
+        text: '2026-11-30T08:01:12Z INFO bridge opened\n2026-11-30T08:01:13Z WARN server postgres did not start: exited with code 1\n2026-11-30T08:01:14Z INFO header authorization: ***\n',
+      },
     ],
     save_diagnostics: () => '/home/ada/runbridge-diagnostics.zip',
     read_licences: () =>
-      ['bollard 0.21.1 Apache-2.0', 'notify 8.2.2 CC0-1.0', 'rmcp 3.11.0 MIT', 'rusqlite 0.43.0 MIT', 'serde 1.0.228 MIT OR Apache-2.0', 'svelte 5.57.3 MIT', 'tauri 2.12.5 MIT OR Apache-2.0', 'tokio 1.54.1 MIT', 'uplot 1.6.32 MIT'].map((line) => {
+      [
+        'bollard 0.21.1 Apache-2.0',
+        'notify 8.2.2 CC0-1.0',
+        'rmcp 3.11.0 MIT',
+        'rusqlite 0.43.0 MIT',
+        'serde 1.0.228 MIT OR Apache-2.0',
+        'svelte 5.57.3 MIT',
+        'tauri 2.12.5 MIT OR Apache-2.0',
+        'tokio 1.54.1 MIT',
+        'uplot 1.6.32 MIT',
+      ].map((line) => {
         const [name = '', version = '', ...licence] = line.split(' ');
         return { name, version, licence: licence.join(' ') };
       }),

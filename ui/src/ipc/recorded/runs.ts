@@ -42,7 +42,8 @@ const sketches: Sketch[] = [
     session: 'shop',
     code: 'data = load_memory("stale_issues")\ndata[100]\n',
     status: 'error',
-    error: 'Traceback (most recent call last):\n  File "run-3", line 2, in <module>\n    data[100]\n    ~~~~^^^^^\nIndexError: list index out of range',
+    error:
+      'Traceback (most recent call last):\n  File "run-3", line 2, in <module>\n    data[100]\n    ~~~~^^^^^\nIndexError: list index out of range',
     ms: 31,
   },
   {
@@ -60,12 +61,45 @@ const sketches: Sketch[] = [
       ['playwright', 'browser_take_screenshot', {}, 2640, 1410],
     ],
   },
-  { client: 'claude-desktop', code: 'n = 0\nwhile True:\n    n += 1\n', status: 'timeout', error: 'the run exceeded its limit of 30 s; variables are kept', ms: 30_004 },
-  { client: 'claude-code', session: 'shop', code: 'now = await mcp_time.get_current_time(timezone="Europe/Prague")\nnow.datetime\n', result: "'2026-11-30T09:12:44+01:00'", ms: 27, calls: [['time', 'get_current_time', { timezone: 'Europe/Prague' }, 6, 14]] },
-  { client: 'cursor', code: 'rows = [bytearray(1 << 20) for _ in range(4096)]\n', status: 'out_of_memory', error: 'the run used more than its limit of 512 MiB; its variables are gone', ms: 903 },
-  { client: 'claude-desktop', code: 'await mcp_postgres.query(sql="select 1")\n', status: 'error', error: 'Traceback (most recent call last):\n  File "run-9", line 1, in <module>\n    await mcp_postgres.query(sql="select 1")\nMCPError: server `postgres` did not start: it exited with code 1', ms: 410, calls: [['postgres', 'query', { sql: 'select 1' }, 5, 398, 'server `postgres` did not start: it exited with code 1']] },
+  {
+    client: 'claude-desktop',
+    code: 'n = 0\nwhile True:\n    n += 1\n',
+    status: 'timeout',
+    error: 'the run exceeded its limit of 30 s; variables are kept',
+    ms: 30_004,
+  },
+  {
+    client: 'claude-code',
+    session: 'shop',
+    code: 'now = await mcp_time.get_current_time(timezone="Europe/Prague")\nnow.datetime\n',
+    result: "'2026-11-30T09:12:44+01:00'",
+    ms: 27,
+    calls: [['time', 'get_current_time', { timezone: 'Europe/Prague' }, 6, 14]],
+  },
+  {
+    client: 'cursor',
+    code: 'rows = [bytearray(1 << 20) for _ in range(4096)]\n',
+    status: 'out_of_memory',
+    error: 'the run used more than its limit of 512 MiB; its variables are gone',
+    ms: 903,
+  },
+  {
+    client: 'claude-desktop',
+    code: 'await mcp_postgres.query(sql="select 1")\n',
+    status: 'error',
+    error:
+      'Traceback (most recent call last):\n  File "run-9", line 1, in <module>\n    await mcp_postgres.query(sql="select 1")\nMCPError: server `postgres` did not start: it exited with code 1',
+    ms: 410,
+    calls: [['postgres', 'query', { sql: 'select 1' }, 5, 398, 'server `postgres` did not start: it exited with code 1']],
+  },
   { client: 'runbridge', code: 'import sys\nprint(sys.version)\n', stdout: '3.14.0 (main, Oct 7 2026, 09:34:21) [GCC 14.2.0]\n', ms: 9 },
-  { client: 'cursor', code: 'pages = await runtime.gather(*[mcp_filesystem.list_directory(path=p) for p in folders])\n', status: 'cancelled', ms: 6200, calls: [['filesystem', 'list_directory', { path: '/home/ada/projects' }, 5, 6100]] },
+  {
+    client: 'cursor',
+    code: 'pages = await runtime.gather(*[mcp_filesystem.list_directory(path=p) for p in folders])\n',
+    status: 'cancelled',
+    ms: 6200,
+    calls: [['filesystem', 'list_directory', { path: '/home/ada/projects' }, 5, 6100]],
+  },
 ];
 
 export function calls(sketch: Sketch['calls']): Call[] {
@@ -113,7 +147,11 @@ function recorded(sketch: Sketch, id: string, startedAt: number): RunDetail {
         ? {
             code: code[status],
             message: sketch.error ?? '',
-            hint: { error: null, timeout: 'Raise “Time for a run” in Sandbox, Limits.', out_of_memory: 'Raise “Memory” in Sandbox, Limits.' }[status],
+            hint: {
+              error: null,
+              timeout: 'Raise “Time for a run” in Sandbox, Limits.',
+              out_of_memory: 'Raise “Memory” in Sandbox, Limits.',
+            }[status],
             logId: null,
           }
         : null,

@@ -48,25 +48,35 @@ function sketches(now: number): Sketch[] {
       client: 'claude-desktop',
       target: 'npx -y @modelcontextprotocol/server-filesystem /home/ada/projects',
       description: 'Read and write files in allowed folders',
-      tools: 'read_text_file:Read a file as text;read_media_file:Read an image or audio file;read_multiple_files:Read several files at once;write_file:Create a file or overwrite it;edit_file:Change lines of a text file;create_directory:Create a folder;list_directory:List files and folders;list_directory_with_sizes:List files and folders with sizes;directory_tree:A folder as a tree;move_file:Move or rename;search_files:Find files by pattern;get_file_info:Size, times and permissions;list_allowed_directories:Folders that may be used'.split(';'),
+      tools:
+        'read_text_file:Read a file as text;read_media_file:Read an image or audio file;read_multiple_files:Read several files at once;write_file:Create a file or overwrite it;edit_file:Change lines of a text file;create_directory:Create a folder;list_directory:List files and folders;list_directory_with_sizes:List files and folders with sizes;directory_tree:A folder as a tree;move_file:Move or rename;search_files:Find files by pattern;get_file_info:Size, times and permissions;list_allowed_directories:Folders that may be used'.split(
+          ';',
+        ),
       tokens: 3012,
       state: { type: 'ready' },
       memory: 66,
       calls: 214,
-      stderr: 'Secure MCP Filesystem Server running on stdio\nClient does not support MCP Roots, using allowed directories set from server args: [ \'/home/ada/projects\' ]\n',
+      stderr:
+        "Secure MCP Filesystem Server running on stdio\nClient does not support MCP Roots, using allowed directories set from server args: [ '/home/ada/projects' ]\n",
     },
     {
       name: 'github',
       client: 'claude-desktop',
       target: 'npx -y @modelcontextprotocol/server-github',
       description: 'Issues, pull requests and files of repositories',
-      tools: 'create_or_update_file:Create or update a single file in a repository;search_repositories:Search for repositories;create_repository:Create a repository in your account;get_file_contents:Contents of a file or folder;push_files:Push several files in one commit;create_issue:Create an issue in a repository;create_pull_request:Create a pull request;fork_repository:Fork a repository;create_branch:Create a branch;list_commits:Commits of a branch;list_issues:Issues of a repository, filtered;update_issue:Update an issue;add_issue_comment:Comment on an issue;search_code:Search code;search_issues:Search issues and pull requests;search_users:Search users;get_issue:One issue;get_pull_request:One pull request;list_pull_requests:Pull requests of a repository;create_pull_request_review:Review a pull request;merge_pull_request:Merge a pull request;get_pull_request_files:Files changed in a pull request;get_pull_request_status:Status checks of a pull request;update_pull_request_branch:Update a pull request’s branch;get_pull_request_comments:Review comments;get_pull_request_reviews:Reviews'.split(';'),
+      tools:
+        'create_or_update_file:Create or update a single file in a repository;search_repositories:Search for repositories;create_repository:Create a repository in your account;get_file_contents:Contents of a file or folder;push_files:Push several files in one commit;create_issue:Create an issue in a repository;create_pull_request:Create a pull request;fork_repository:Fork a repository;create_branch:Create a branch;list_commits:Commits of a branch;list_issues:Issues of a repository, filtered;update_issue:Update an issue;add_issue_comment:Comment on an issue;search_code:Search code;search_issues:Search issues and pull requests;search_users:Search users;get_issue:One issue;get_pull_request:One pull request;list_pull_requests:Pull requests of a repository;create_pull_request_review:Review a pull request;merge_pull_request:Merge a pull request;get_pull_request_files:Files changed in a pull request;get_pull_request_status:Status checks of a pull request;update_pull_request_branch:Update a pull request’s branch;get_pull_request_comments:Review comments;get_pull_request_reviews:Reviews'.split(
+          ';',
+        ),
       tokens: 3563,
       state: { type: 'ready' },
       memory: 60,
       calls: 58,
       revision: '2024-11-05',
-      variables: [secret('GITHUB_PERSONAL_ACCESS_TOKEN'), { name: 'GITHUB_HOST', value: 'https://github.example.org', secret: false, missing: false }],
+      variables: [
+        secret('GITHUB_PERSONAL_ACCESS_TOKEN'),
+        { name: 'GITHUB_HOST', value: 'https://github.example.org', secret: false, missing: false },
+      ],
       stderr: 'GitHub MCP Server running on stdio\n',
     },
     {
@@ -74,7 +84,11 @@ function sketches(now: number): Sketch[] {
       client: 'cursor',
       target: 'mcp-grafana',
       description: 'Dashboards, metrics and incidents',
-      tools: Array.from({ length: 79 }, (_, index) => `${['query', 'list', 'get', 'update'][index % 4]}_${['dashboard', 'panel', 'alert_rule', 'datasource', 'incident', 'annotation', 'team'][index % 7]}${index > 27 ? `_${index}` : ''}:Works on Grafana through its HTTP interface`),
+      tools: Array.from(
+        { length: 79 },
+        (_, index) =>
+          `${['query', 'list', 'get', 'update'][index % 4]}_${['dashboard', 'panel', 'alert_rule', 'datasource', 'incident', 'annotation', 'team'][index % 7]}${index > 27 ? `_${index}` : ''}:Works on Grafana through its HTTP interface`,
+      ),
       tokens: 25_387,
       state: { type: 'stopped' },
       variables: [secret('GRAFANA_SERVICE_ACCOUNT_TOKEN')],
@@ -96,7 +110,10 @@ function sketches(now: number): Sketch[] {
       client: 'claude-code',
       target: 'npx -y @modelcontextprotocol/server-memory',
       description: 'A graph of entities and relations',
-      tools: 'create_entities:Add entities to the graph;create_relations:Connect entities;add_observations:Add facts to an entity;delete_entities:Remove entities;delete_observations:Remove facts;delete_relations:Remove relations;read_graph:The whole graph;search_nodes:Find entities;open_nodes:Entities by name'.split(';'),
+      tools:
+        'create_entities:Add entities to the graph;create_relations:Connect entities;add_observations:Add facts to an entity;delete_entities:Remove entities;delete_observations:Remove facts;delete_relations:Remove relations;read_graph:The whole graph;search_nodes:Find entities;open_nodes:Entities by name'.split(
+          ';',
+        ),
       tokens: 2501,
       enabled: false,
     },
@@ -105,7 +122,11 @@ function sketches(now: number): Sketch[] {
       client: 'claude-desktop',
       target: 'npx -y @notionhq/notion-mcp-server',
       description: 'Pages and databases in Notion',
-      tools: Array.from({ length: 24 }, (_, index) => `API-${['post', 'get', 'patch', 'delete'][index % 4]}-${['page', 'database', 'block', 'comment', 'user', 'search'][index % 6]}:Notion API`),
+      tools: Array.from(
+        { length: 24 },
+        (_, index) =>
+          `API-${['post', 'get', 'patch', 'delete'][index % 4]}-${['page', 'database', 'block', 'comment', 'user', 'search'][index % 6]}:Notion API`,
+      ),
       tokens: 17_130,
       state: { type: 'needs_value', names: ['NOTION_TOKEN'] },
       variables: [secret('NOTION_TOKEN', true)],
@@ -115,7 +136,11 @@ function sketches(now: number): Sketch[] {
       client: 'cursor',
       target: 'npx @playwright/mcp@latest',
       description: 'A browser that can be driven',
-      tools: Array.from({ length: 25 }, (_, index) => `browser_${['navigate', 'click', 'type', 'snapshot', 'take_screenshot', 'press_key', 'select_option', 'wait_for', 'hover', 'drag', 'evaluate', 'file_upload', 'fill_form', 'handle_dialog', 'network_requests', 'console_messages', 'tabs', 'close', 'resize', 'install', 'navigate_back', 'mouse_click_xy', 'mouse_move_xy', 'mouse_drag_xy', 'pdf_save'][index]}:Acts on the page that is open`),
+      tools: Array.from(
+        { length: 25 },
+        (_, index) =>
+          `browser_${['navigate', 'click', 'type', 'snapshot', 'take_screenshot', 'press_key', 'select_option', 'wait_for', 'hover', 'drag', 'evaluate', 'file_upload', 'fill_form', 'handle_dialog', 'network_requests', 'console_messages', 'tabs', 'close', 'resize', 'install', 'navigate_back', 'mouse_click_xy', 'mouse_move_xy', 'mouse_drag_xy', 'pdf_save'][index]}:Acts on the page that is open`,
+      ),
       tokens: 4559,
       state: { type: 'ready' },
       memory: 458,
@@ -139,7 +164,8 @@ function sketches(now: number): Sketch[] {
         },
         retryAt: now + 32_000,
       },
-      stderr: 'Error: connect ECONNREFUSED 127.0.0.1:5432\n    at TCPConnectWrap.afterConnect [as oncomplete] (node:net:1611:16) {\n  errno: -111,\n  code: \'ECONNREFUSED\',\n  syscall: \'connect\',\n  address: \'127.0.0.1\',\n  port: 5432\n}\n',
+      stderr:
+        "Error: connect ECONNREFUSED 127.0.0.1:5432\n    at TCPConnectWrap.afterConnect [as oncomplete] (node:net:1611:16) {\n  errno: -111,\n  code: 'ECONNREFUSED',\n  syscall: 'connect',\n  address: '127.0.0.1',\n  port: 5432\n}\n",
       variables: [],
     },
     {
@@ -156,7 +182,10 @@ function sketches(now: number): Sketch[] {
       client: 'claude-desktop',
       target: 'npx -y @modelcontextprotocol/server-slack',
       description: 'Channels and messages',
-      tools: 'slack_list_channels:Channels of the workspace;slack_post_message:Post a message;slack_reply_to_thread:Reply in a thread;slack_add_reaction:Add a reaction;slack_get_channel_history:Recent messages;slack_get_thread_replies:Replies of a thread;slack_get_users:Users of the workspace;slack_get_user_profile:One user'.split(';'),
+      tools:
+        'slack_list_channels:Channels of the workspace;slack_post_message:Post a message;slack_reply_to_thread:Reply in a thread;slack_add_reaction:Add a reaction;slack_get_channel_history:Recent messages;slack_get_thread_replies:Replies of a thread;slack_get_users:Users of the workspace;slack_get_user_profile:One user'.split(
+          ';',
+        ),
       tokens: 700,
       enabled: false,
       offReason: 'the client’s file says `disabled`',
@@ -167,7 +196,10 @@ function sketches(now: number): Sketch[] {
       client: 'drop-folder',
       target: 'uvx mcp-server-sqlite --db-path /home/ada/shop.db',
       description: 'Query and change a SQLite database',
-      tools: 'read_query:Run a SELECT;write_query:Run INSERT, UPDATE or DELETE;create_table:Create a table;list_tables:Tables of the database;describe_table:Columns of a table;append_insight:Add an insight to the memo'.split(';'),
+      tools:
+        'read_query:Run a SELECT;write_query:Run INSERT, UPDATE or DELETE;create_table:Create a table;list_tables:Tables of the database;describe_table:Columns of a table;append_insight:Add an insight to the memo'.split(
+          ';',
+        ),
       tokens: 288,
       state: { type: 'starting' },
       calls: 31,
@@ -193,7 +225,14 @@ function recorded(sketch: Sketch, now: number): Recorded {
   const tools = named.map((text, index): Tool => {
     const [name = '', summary = ''] = text.split(':');
     const readOnly = /^(get|list|read|search|query|browser_snapshot|describe|directory|convert|open)/.test(name);
-    return { name, summary, enabled: !(sketch.name === 'github' && /merge|push_files/.test(name)), deniedBySource: false, tokens: Math.max(12, each + ((index * 29) % 61) - 30), readOnly };
+    return {
+      name,
+      summary,
+      enabled: !(sketch.name === 'github' && /merge|push_files/.test(name)),
+      deniedBySource: false,
+      tokens: Math.max(12, each + ((index * 29) % 61) - 30),
+      readOnly,
+    };
   });
   const state = sketch.enabled === false ? { type: 'stopped' as const } : (sketch.state ?? { type: 'stopped' as const });
   const ready = state.type === 'ready';
@@ -235,16 +274,31 @@ export function recordedServers(now: number, many: boolean): Map<string, Recorde
       client: 'claude-desktop',
       target: 'warehouse-mcp --all',
       description: 'A server with very many tools',
-      tools: Array.from({ length: 1000 }, (_, index) => `${['find', 'count', 'move', 'price'][index % 4]}_item_${String(index).padStart(4, '0')}:Works on shelf ${index}`),
+      tools: Array.from(
+        { length: 1000 },
+        (_, index) => `${['find', 'count', 'move', 'price'][index % 4]}_item_${String(index).padStart(4, '0')}:Works on shelf ${index}`,
+      ),
       tokens: 212_400,
       state: { type: 'ready' },
       memory: 140,
     });
     for (let index = 0; index < 60; index += 1) {
-      all.push({ name: `service-${String(index).padStart(2, '0')}`, client: 'cursor', target: `service-${index}`, description: 'One of many', tools: ['ping:Answers'], tokens: 60 });
+      all.push({
+        name: `service-${String(index).padStart(2, '0')}`,
+        client: 'cursor',
+        target: `service-${index}`,
+        description: 'One of many',
+        tools: ['ping:Answers'],
+        tokens: 60,
+      });
     }
   }
-  return new Map(all.map((sketch) => [sketch.name, recorded(sketch, now)]).sort(([a], [b]) => String(a).localeCompare(String(b))) as [string, Recorded][]);
+  return new Map(
+    all.map((sketch) => [sketch.name, recorded(sketch, now)]).sort(([a], [b]) => String(a).localeCompare(String(b))) as [
+      string,
+      Recorded,
+    ][],
+  );
 }
 
 export function toDetail(it: Recorded): ServerDetail {
@@ -277,11 +331,25 @@ export function toToolDetail(it: Recorded, name: string): ToolDetail | null {
 export function fromNew(server: NewServer, now: number): Recorded {
   const target = server.transport.type === 'http' ? server.transport.url : [server.transport.command, ...server.transport.args].join(' ');
   const it = recorded(
-    { name: server.name, client: 'runbridge', target, description: '', tools: [], tokens: 0, own: true, transport: server.transport.type === 'http' ? 'http' : 'stdio' },
+    {
+      name: server.name,
+      client: 'runbridge',
+      target,
+      description: '',
+      tools: [],
+      tokens: 0,
+      own: true,
+      transport: server.transport.type === 'http' ? 'http' : 'stdio',
+    },
     now,
   );
   it.server.description = null;
-  it.variables = server.variables.map(({ name, value, secret: hidden }) => ({ name, value: hidden ? null : value, secret: hidden, missing: false }));
+  it.variables = server.variables.map(({ name, value, secret: hidden }) => ({
+    name,
+    value: hidden ? null : value,
+    secret: hidden,
+    missing: false,
+  }));
   return it;
 }
 
