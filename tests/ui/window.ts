@@ -20,6 +20,8 @@ export interface Options {
   theme?: 'light' | 'dark';
   size?: [width: number, height: number];
   reducedMotion?: boolean;
+  /** The clock stands, so that durations of what goes on do not change a picture. */
+  still?: boolean;
 }
 
 /** The hour at which every window opens, so that pictures do not change by the clock. */
@@ -79,7 +81,8 @@ export async function open(options: Options = {}): Promise<Page> {
     if (['error', 'warning'].includes(message.type())) complaints.push(message.text());
   });
   page.on('pageerror', (error) => complaints.push(error.message));
-  await page.clock.install({ time: NOW });
+  if (options.still) await page.clock.setFixedTime(NOW);
+  else await page.clock.install({ time: NOW });
   const query = new URLSearchParams({
     view,
     scenario,
@@ -90,6 +93,7 @@ export async function open(options: Options = {}): Promise<Page> {
   if (options.part) query.set('part', options.part);
   await page.goto(`${inject('address')}?${query}`);
   await page.locator('h1').waitFor({ state: 'attached' });
+  await page.waitForFunction(() => 'recorded' in window);
   return page;
 }
 

@@ -463,7 +463,6 @@ export const words = {
     callOpen: 'under way',
     callDone: 'answered',
     callFailed: 'failed',
-    callLabel: (tool: string, state: string, duration: string): string => `${tool}, ${state}, ${duration}`,
     arguments: 'Arguments',
     resultSize: (size: string): string => `result ${size}`,
     output: 'Output',

@@ -125,7 +125,7 @@ function sketches(now: number): Sketch[] {
       tools: Array.from(
         { length: 24 },
         (_, index) =>
-          `API-${['post', 'get', 'patch', 'delete'][index % 4]}-${['page', 'database', 'block', 'comment', 'user', 'search'][index % 6]}:Notion API`,
+          `API-${['post', 'get', 'patch', 'delete'][index % 4]}-${['page', 'database', 'block', 'comment', 'user', 'search'][Math.floor(index / 4)]}:Notion API`,
       ),
       tokens: 17_130,
       state: { type: 'needs_value', names: ['NOTION_TOKEN'] },
