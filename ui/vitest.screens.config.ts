@@ -6,6 +6,7 @@ const path = (below: string): string => fileURLToPath(new URL(below, import.meta
 // The screen tests stand beside all other tests, outside the package that has their tools.
 export default defineConfig({
   root: path('../tests/ui'),
+  cacheDir: path('node_modules/.vite'),
   resolve: {
     alias: ['axe-core', 'playwright-core'].map((name) => ({ find: name, replacement: path(`node_modules/${name}`) })),
   },

@@ -129,10 +129,11 @@ test('a limit is dragged, typed, refused, and put back to its default', async ()
   await field.fill('lots');
   await page.getByText('Write it like 512m or 1.5g.').waitFor();
   await field.fill('1m');
-  await page.getByText('From 64 MiB to 1 TiB.').waitFor();
+  await page.getByText('From 32 MiB to 1 TiB.').waitFor();
   await field.fill('1g');
   await page.keyboard.press('Enter');
   await expect.poll(() => slider.getAttribute('aria-valuetext')).toBe('1 GiB');
+  await page.getByText('This limit cannot be changed.').waitFor();
   await page.getByRole('button', { name: 'Put “Memory” back to its default' }).click();
   await expect.poll(() => field.inputValue()).toBe('512 MiB');
   await accessible(page);

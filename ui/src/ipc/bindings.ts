@@ -298,7 +298,7 @@ unit: LimitUnit,
 value: number,
 /** In force unless someone says otherwise. */
 default: number,
-/** Smallest. */
+/** Smallest; the same as `ceiling` where nobody can change the limit. */
 min: number,
 /** Largest that a slider offers. */
 usualMax: number,
@@ -500,7 +500,7 @@ next: RunCursor | null,
 clients: Array<string>, };
 
 /** How a run stands. */
-export type RunStatus = "queued" | "running" | "success" | "error" | "timeout" | "cancelled" | "out_of_memory" | "validation_error";
+export type RunStatus = "queued" | "running" | "success" | "error" | "timeout" | "cancelled" | "out_of_memory" | "validation_error" | "interrupted";
 
 /** A backend that is in use. */
 export type SandboxKind = "container" | "wasi";
@@ -631,6 +631,8 @@ tools: Array<Tool>,
 variables: Array<Variable>,
 /** Working directory. */
 cwd: string | null,
+/** What the server says of its use. */
+instructions: string | null,
 /** The last of what it wrote to stderr. */
 stderr: string, };
 

@@ -32,6 +32,7 @@ const runs: Record<RunStatus, Omit<StatusLook, 'word'>> = {
   cancelled: { icon: 'off', tone: 'quiet' },
   out_of_memory: { icon: 'memory', tone: 'warn' },
   validation_error: { icon: 'warn', tone: 'danger' },
+  interrupted: { icon: 'off', tone: 'warn' },
 };
 
 export function runLook(status: RunStatus): StatusLook {

@@ -62,6 +62,8 @@ pub enum RunStatus {
     OutOfMemory,
     /// Was refused before it began.
     ValidationError,
+    /// The bridge ended in the middle of it.
+    Interrupted,
 }
 
 /// A run whole. Long texts are cut at the record's bounds and say so.

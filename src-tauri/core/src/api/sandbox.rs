@@ -242,7 +242,7 @@ pub struct Limit {
     pub value: u64,
     /// In force unless someone says otherwise.
     pub default: u64,
-    /// Smallest.
+    /// Smallest; the same as `ceiling` where nobody can change the limit.
     pub min: u64,
     /// Largest that a slider offers.
     pub usual_max: u64,

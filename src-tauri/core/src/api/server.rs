@@ -121,6 +121,8 @@ pub struct ServerDetail {
     pub variables: Vec<Variable>,
     /// Working directory.
     pub cwd: Option<String>,
+    /// What the server says of its use.
+    pub instructions: Option<String>,
     /// The last of what it wrote to stderr.
     pub stderr: String,
 }

@@ -4,7 +4,7 @@ import type { LimitUnit } from '../../ipc/bindings';
 import { readLimit, showLimit, stops } from './limit-scale';
 
 test('every slider rises, stays in its range, and can stand on default and value', () => {
-  for (const limit of limits()) {
+  for (const limit of limits().filter((it) => it.min < it.ceiling)) {
     const odd = { ...limit, value: limit.min + 1 };
     const scale = stops(odd);
     expect(scale, limit.name).toEqual([...new Set(scale)].sort((a, b) => a - b));

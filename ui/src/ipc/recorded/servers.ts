@@ -9,6 +9,7 @@ interface Recorded {
   tools: Tool[];
   variables: Variable[];
   stderr: string;
+  instructions: string | null;
 }
 
 interface Sketch {
@@ -25,6 +26,7 @@ interface Sketch {
   variables?: Variable[];
   stderr?: string;
   notes?: string[];
+  instructions?: string;
   transport?: Server['transport'];
   memory?: number;
   calls?: number;
@@ -145,6 +147,7 @@ function sketches(now: number): Sketch[] {
       state: { type: 'ready' },
       memory: 458,
       calls: 12,
+      instructions: 'Take a snapshot before you click. Close the browser when you are done.',
       notes: ['Writes to stdout what is not JSON-RPC; such lines are skipped.'],
     },
     {
@@ -240,6 +243,7 @@ function recorded(sketch: Sketch, now: number): Recorded {
     tools,
     variables: sketch.variables ?? [],
     stderr: sketch.stderr ?? '',
+    instructions: sketch.instructions ?? null,
     server: {
       name: sketch.name,
       alias: sketch.name.replace(/\W/g, '_'),
@@ -302,7 +306,7 @@ export function recordedServers(now: number, many: boolean): Map<string, Recorde
 }
 
 export function toDetail(it: Recorded): ServerDetail {
-  return { server: it.server, tools: it.tools, variables: it.variables, cwd: null, stderr: it.stderr };
+  return { server: it.server, tools: it.tools, variables: it.variables, cwd: null, instructions: it.instructions, stderr: it.stderr };
 }
 
 export function toToolDetail(it: Recorded, name: string): ToolDetail | null {
