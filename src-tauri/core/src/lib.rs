@@ -1,4 +1,31 @@
 //! The bridge: everything that lives, owned by one value, reached by library calls.
 
 pub mod api;
+pub mod activity;
+pub mod atomic;
+pub mod bridge;
+mod calls;
+pub mod catalog;
 pub mod clients;
+mod docs;
+pub mod interpreters;
+pub mod launch_env;
+pub mod manual;
+pub mod mcp_server;
+pub mod memory;
+pub mod output;
+pub mod paths;
+pub mod redact;
+pub mod reply;
+pub mod request;
+pub mod run;
+pub mod sandboxes;
+pub mod saved_tools;
+pub mod secrets;
+pub mod settings;
+pub mod store;
+mod timestamp;
+pub mod tool;
+pub mod toon;
+pub mod upstream;
+pub mod watch;

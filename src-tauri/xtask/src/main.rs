@@ -1,1 +1,74 @@
-fn main() {}
+//! The developer's commands: set up, show, test, measure, check. They know the repository and the
+//! product from outside; no part of the product is in here.
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "these commands talk to the person who typed them"
+)]
+
+mod bench;
+mod check;
+mod demo;
+mod engine;
+mod engines;
+mod http;
+mod image;
+mod servers;
+mod setup;
+mod shell;
+mod test;
+mod tidy;
+mod tokens;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Commands for working on Runbridge.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Install what the demo, the tests and the benchmark need.
+    Setup,
+    /// Show the product at work: real servers, a real container, one MCP client.
+    Demo(demo::Arguments),
+    /// Prepare engines, image and servers, then run every test.
+    Test(test::Arguments),
+    /// Build a Python image from Debian packages and load it into the engines.
+    Image(image::Arguments),
+    /// Keep the test engines running until Enter, for running single tests by hand.
+    Engines,
+    /// Measure the built product against its figures.
+    Bench(bench::Arguments),
+    /// Formatting, clippy and tidy.
+    Check,
+    /// What the compiler cannot check: who may know what.
+    Tidy,
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Setup => setup::run_command(),
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Test(arguments) => test::run(&arguments),
+        Command::Image(arguments) => image::run(&arguments),
+        Command::Engines => test::keep_ready(),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Check => check::run_all(),
+        Command::Tidy => tidy::run_all(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The chain alone: where in here an error arose is nothing to whoever typed the command.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

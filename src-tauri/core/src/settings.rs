@@ -1,0 +1,206 @@
+//! What the user decided, resolved once: defaults, then `settings.json`, then `MCP_BRIDGE_*` variables.
+//!
+//! A value that cannot be used costs only itself: the one below it stays in force, and a
+//! [`SettingsProblem`] names the variable or the key, the value, and the forms it takes. Which servers
+//! the machine has is not known here; see [`crate::clients`].
+
+mod file;
+mod layers;
+pub mod limits;
+mod migrate;
+pub mod units;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+pub use file::{SettingsError, SettingsFile};
+pub use limits::Limits;
+pub use migrate::VERSION;
+
+use crate::clients::entry::Entry;
+use crate::clients::parse::Position;
+
+/// The user's decisions.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// Start the desktop app with the computer.
+    pub launch_at_login: bool,
+    /// Where and in what Python runs.
+    pub sandbox: SandboxSettings,
+    /// The bounds in force.
+    pub limits: Limits,
+    /// Decisions on single servers, by `<client>/<name>` or plain name; ask [`Settings::decided`].
+    pub servers: BTreeMap<String, ServerSettings>,
+    /// Servers that the user gave to us and to no client, in the shape of `mcpServers`.
+    pub own_servers: serde_json::Map<String, serde_json::Value>,
+    /// Folders whose project files may name servers.
+    pub projects: Vec<PathBuf>,
+    /// `MCP_SERVERS_CONFIG`: a path, or the JSON itself.
+    pub servers_config: Option<String>,
+    /// Let entries that start Runbridge itself into the catalog.
+    pub allow_self_server: bool,
+    /// How a reply is written.
+    pub output_mode: OutputMode,
+    /// What is logged.
+    pub log_level: LogLevel,
+}
+
+/// Where and in what Python runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxSettings {
+    /// Which kind of sandbox.
+    pub backend: Backend,
+    /// Which container engine.
+    pub engine: Engine,
+    /// The image, by name or digest.
+    pub image: String,
+    /// User and group inside, as `uid:gid`.
+    pub container_user: String,
+    /// Started containers that wait for the first run.
+    pub spares: u32,
+}
+
+impl Default for SandboxSettings {
+    fn default() -> Self {
+        Self {
+            backend: Backend::Auto,
+            engine: Engine::Auto,
+            image: "python:3.14-slim".to_owned(),
+            container_user: "65534:65534".to_owned(),
+            spares: 1,
+        }
+    }
+}
+
+/// Decisions on one server.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ServerSettings {
+    /// On or off; `None` leaves it to the file that names the server.
+    pub enabled: Option<bool>,
+    /// Tools that may be called; `None`: all.
+    pub tools_allowed: Option<Vec<String>>,
+    /// Tools that may not be called.
+    pub tools_denied: Vec<String>,
+    /// Bounds that differ for this server: `call_ms_max`, `server_start_ms_max`, `server_idle_ms_max`, `calls_at_once_max`.
+    pub limits: BTreeMap<&'static str, u64>,
+}
+
+macro_rules! choice {
+    ($(#[$about:meta])* $name:ident { $($(#[$variant_about:meta])* $variant:ident = $text:literal),* $(,)? } default $default:ident) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+        #[serde(rename_all = "lowercase")]
+        pub enum $name { $($(#[$variant_about])* $variant,)* }
+
+        impl Default for $name {
+            fn default() -> Self { Self::$default }
+        }
+
+        impl $name {
+            pub(super) const FORMS: &'static str = choice!(@forms $($text)*);
+
+            /// As it is written in settings.
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
+
+            pub(super) fn read(text: &str) -> Option<Self> {
+                match text.trim().to_ascii_lowercase().as_str() { $($text => Some(Self::$variant),)* _ => None }
+            }
+        }
+    };
+    (@forms $first:literal $($rest:literal)*) => { concat!($first, $(", ", $rest),*) };
+}
+
+choice! {
+    /// Which kind of sandbox runs Python.
+    Backend {
+        /// The best one that works here.
+        Auto = "auto",
+        /// A container.
+        Container = "container",
+        /// WebAssembly.
+        Wasi = "wasi",
+    } default Auto
+}
+
+choice! {
+    /// Which container engine.
+    Engine {
+        /// Podman, then Docker.
+        Auto = "auto",
+        /// Podman and no other.
+        Podman = "podman",
+        /// Docker and no other.
+        Docker = "docker",
+    } default Auto
+}
+
+choice! {
+    /// How a reply is written.
+    OutputMode {
+        /// Plain text.
+        Text = "text",
+        /// A fenced block of TOON.
+        Toon = "toon",
+        /// A fenced block of JSON.
+        Json = "json",
+    } default Text
+}
+
+choice! {
+    /// What is logged.
+    LogLevel {
+        /// Only what failed.
+        Error = "error",
+        /// Also what may fail soon.
+        Warn = "warn",
+        /// Also what happened.
+        Info = "info",
+        /// Also why.
+        Debug = "debug",
+        /// Everything.
+        Trace = "trace",
+    } default Info
+}
+
+/// A value that could not be used, so that the one below it is in force.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SettingsProblem {
+    /// The variable, or the settings file.
+    pub place: String,
+    /// Where in the file.
+    pub position: Option<Position>,
+    /// What is wrong and what to do.
+    pub message: String,
+}
+
+impl std::fmt::Display for SettingsProblem {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.position {
+            Some(at) => write!(
+                f,
+                "{}:{}:{}: {}",
+                self.place, at.line, at.column, self.message
+            ),
+            None => write!(f, "{}: {}", self.place, self.message),
+        }
+    }
+}
+
+impl Settings {
+    /// The decisions on a server, by one of its sources as `<client>/<name>`, else by its name alone;
+    /// nothing decided is the default.
+    pub fn decided(&self, entry: &Entry) -> ServerSettings {
+        let sources = entry
+            .sources
+            .iter()
+            .map(|source| format!("{}/{}", source.client, source.name));
+        sources
+            .chain([entry.name.clone()])
+            .find_map(|key| self.servers.get(&key).cloned())
+            .unwrap_or_default()
+    }
+}
