@@ -1,7 +1,7 @@
 //! The bridge: everything that lives, owned by one value, reached by library calls.
 
-pub mod api;
 pub mod activity;
+pub mod api;
 pub mod atomic;
 pub mod bridge;
 mod calls;

@@ -2,46 +2,49 @@
 //!
 //! The types are made by an example of the core, so that xtask itself depends on nothing of ours.
 
-use std::path::Path;
-use std::process::{Command, Stdio};
+use anyhow::{Context as _, bail};
 
-use anyhow::{Context, Result, ensure};
+use crate::shell::{cargo, root, run_quietly};
 
 /// Where the types go, under the repository's root.
 const BINDINGS: &str = "ui/src/ipc/bindings.ts";
 
-/// Writes the file; with `check`, fails instead when it is not what would be written.
-pub(crate) fn run(root: &Path, check: bool) -> Result<()> {
-    let output = Command::new(env!("CARGO"))
-        .args([
-            "run",
-            "--quiet",
-            "--package",
-            "runbridge-core",
-            "--features",
-            "bindings",
-            "--example",
-            "bindings",
-        ])
-        .current_dir(root)
-        .stderr(Stdio::inherit())
-        .output()
-        .context("starting cargo")?;
-    ensure!(
-        output.status.success(),
-        "the example `bindings` of runbridge-core ended with {}",
-        output.status
-    );
+/// Options of `cargo xtask bindings`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Write nothing; fail if the file is not what would be written.
+    #[arg(long)]
+    check: bool,
+}
 
-    let path = root.join(BINDINGS);
-    if check {
-        let present = std::fs::read(&path).with_context(|| format!("reading {BINDINGS}"))?;
-        ensure!(
-            present == output.stdout,
-            "{BINDINGS} is out of date; run `cargo xtask bindings`"
-        );
-    } else {
-        std::fs::write(&path, output.stdout).with_context(|| format!("writing {BINDINGS}"))?;
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if arguments.check {
+        return check();
+    }
+    std::fs::write(root().join(BINDINGS), text()?)
+        .with_context(|| format!("cannot write {BINDINGS}"))
+}
+
+/// The file is what the core's types say.
+pub(crate) fn check() -> anyhow::Result<()> {
+    let path = root().join(BINDINGS);
+    let present =
+        std::fs::read_to_string(path).with_context(|| format!("cannot read {BINDINGS}"))?;
+    if present != text()? {
+        bail!("{BINDINGS} is out of date; run `cargo xtask bindings`");
     }
     Ok(())
+}
+
+fn text() -> anyhow::Result<String> {
+    run_quietly(cargo().args([
+        "run",
+        "--quiet",
+        "--package",
+        "runbridge-core",
+        "--features",
+        "bindings",
+        "--example",
+        "bindings",
+    ]))
 }
