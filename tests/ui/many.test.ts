@@ -41,7 +41,7 @@ test('ten thousand runs', async () => {
   expect(await list.getByRole('listitem').count()).toBeLessThan(ROWS_MAX);
 });
 
-test('a fast scroll over ten thousand pixels of tools never shows an empty list', async () => {
+test('a fast scroll over a thousand tools never shows an empty list', async () => {
   const page = await open({
     view: 'servers',
     open: 'warehouse',
@@ -51,9 +51,11 @@ test('a fast scroll over ten thousand pixels of tools never shows an empty list'
   const gaps = await page.evaluate(async () => {
     const viewport = document.querySelector('ul[aria-label="Tools"]')?.parentElement as HTMLElement;
     let empty = 0;
-    for (let top = 0; top < 40_000; top += 900) {
+    for (let top = 900; top < 40_000; top += 900) {
+      // The rows have to be there when the browser has told of the scroll, which is before it paints.
+      const told = new Promise((resolve) => viewport.addEventListener('scroll', resolve, { once: true }));
       viewport.scrollTop = top;
-      await new Promise((resolve) => requestAnimationFrame(() => requestAnimationFrame(resolve)));
+      await told;
       const box = viewport.getBoundingClientRect();
       for (const y of [box.top + 10, box.bottom - 10]) {
         if (!document.elementFromPoint(box.left + 40, y)?.closest('li')) empty += 1;
