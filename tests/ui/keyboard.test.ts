@@ -81,6 +81,7 @@ test('a dialog keeps the focus, closes with Escape and gives the focus back', as
   await page.keyboard.press('Enter');
   const dialog = page.getByRole('dialog', { name: 'Add a server' });
   await dialog.waitFor();
+  await expect.poll(() => page.evaluate(() => document.activeElement?.tagName)).toBe('INPUT');
   for (let step = 0; step < 20; step += 1) {
     await page.keyboard.press('Tab');
     const outside = await page.evaluate(() => document.activeElement !== document.body && !document.activeElement?.closest('dialog'));
