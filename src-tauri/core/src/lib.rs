@@ -2,6 +2,7 @@
 
 pub mod activity;
 pub mod arrivals;
+pub mod api;
 pub mod atomic;
 pub mod bridge;
 mod calls;
