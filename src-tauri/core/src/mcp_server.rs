@@ -18,6 +18,9 @@ use crate::bridge::{Bridge, Connection};
 use crate::reply::Reply;
 use crate::{manual, request, run, tool};
 
+/// The longest line a client may send: the code of a run, escaped, with room to spare.
+pub const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
 /// The server as one client sees it.
 #[derive(Clone)]
 pub struct McpServer {
