@@ -203,8 +203,14 @@ impl Bridge {
                 return Vec::new();
             }
         };
-        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
-        *self.settings_problems.write().unwrap_or_else(PoisonError::into_inner) = problems.into();
+        *self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        *self
+            .settings_problems
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = problems.into();
         if self.is_nested() {
             tracing::warn!("another Runbridge started this one as a server: no servers here");
             discovery.entries.clear();
@@ -316,7 +322,12 @@ impl Bridge {
 
     /// Settings that could not be used.
     pub fn settings_problems(&self) -> Arc<[SettingsProblem]> {
-        Arc::clone(&self.settings_problems.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(
+            &self
+                .settings_problems
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     /// Where this bridge keeps its files.

@@ -378,9 +378,7 @@ async fn greet(places: &Places, hello: &Hello) -> Result<AppStream, ConnectError
 
 /// Whether the process at the other end belongs to our user. When in doubt it does not.
 pub(crate) fn is_own(stream: &UnixStream) -> bool {
-    stream
-        .peer_cred()
-        .is_ok_and(|peer| peer.uid() == own_uid())
+    stream.peer_cred().is_ok_and(|peer| peer.uid() == own_uid())
 }
 
 fn own_uid() -> u32 {

@@ -7,7 +7,7 @@
 mod lines;
 mod talk;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use runbridge_core::local_socket::{self, AppStream, ConnectError, Hello, Refusal
 use runbridge_core::mcp_server::LINE_BYTES_MAX;
 use runbridge_core::paths::{Environment, NESTED, Paths};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc;
 
 use self::lines::Lines;
 use self::talk::{FromClient, Talk};
@@ -204,7 +205,8 @@ async fn carry(
     talk: &RefCell<Talk>,
 ) -> io::Result<End> {
     let Link { read, write } = link;
-    let answers = tokio::sync::Notify::new();
+    // One refusal at a time: a client that reads none of them gets no further.
+    let (refuse, mut refusals) = mpsc::channel(1);
     let up = async {
         while let Ok(Some(line)) = client.next().await {
             let verdict = talk.borrow_mut().from_client(&line);
@@ -216,38 +218,36 @@ async fn carry(
                     }
                 }
                 FromClient::Drop => {}
-                FromClient::Refuse => answers.notify_one(),
+                // It can be sent for as long as the other direction goes on, which ends us both.
+                FromClient::Refuse(answer) => drop(refuse.send(answer).await),
             }
         }
         // Everything was passed on; the bridge answers what it has and closes.
         let _ = write.shutdown().await;
         true
     };
-    let mut heard = false;
+    let heard = Cell::new(false);
     let down = async {
         loop {
-            tokio::select! {
+            let line = tokio::select! {
                 line = read.next() => {
-                    let Ok(Some(line)) = line else { return Ok(()) };
-                    heard = true;
+                    let Ok(Some(line)) = line else { break };
+                    heard.set(true);
                     talk.borrow_mut().from_bridge(&line);
-                    write_line(out, &line).await?;
+                    line
                 }
-                () = answers.notified() => {
-                    let refusals = talk.borrow_mut().refusals();
-                    for refusal in refusals {
-                        write_line(out, &refusal).await?;
-                    }
-                }
-            }
+                Some(refusal) = refusals.recv() => refusal,
+            };
+            write_line(out, &line).await?;
         }
+        io::Result::Ok(())
     };
     tokio::pin!(down);
     let client_gone = tokio::select! {
         client_gone = up => client_gone,
         ended = &mut down => {
             ended?;
-            return Ok(End::Lost { heard });
+            return Ok(End::Lost { heard: heard.get() });
         }
     };
     if client_gone {
@@ -257,7 +257,7 @@ async fn carry(
         return Ok(End::ClientGone);
     }
     down.await?;
-    Ok(End::Lost { heard })
+    Ok(End::Lost { heard: heard.get() })
 }
 
 /// Greet a new bridge as the client greeted the first. What it answers to a greeting that was
