@@ -29,7 +29,13 @@ struct Head {
 
 impl Head {
     fn of(line: &[u8]) -> Self {
-        serde_json::from_slice(line).unwrap_or_default()
+        // An array would be taken for the fields in their order.
+        if line.trim_ascii_start().first() != Some(&b'{') {
+            return Self::default();
+        }
+        let mut head: Self = serde_json::from_slice(line).unwrap_or_default();
+        head.id = head.id.filter(|id| id.is_string() || id.is_number());
+        head
     }
 }
 
