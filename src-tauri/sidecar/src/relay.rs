@@ -209,7 +209,7 @@ async fn carry(
     let (refuse, mut refusals) = mpsc::channel(1);
     let up = async {
         while let Ok(Some(line)) = client.next().await {
-            let verdict = talk.borrow_mut().from_client(&line);
+            let verdict = talk.borrow_mut().hear_client(&line);
             match verdict {
                 FromClient::Pass => {
                     if write.write_all(&line).await.is_err() {
@@ -233,7 +233,7 @@ async fn carry(
                 line = read.next() => {
                     let Ok(Some(line)) = line else { break };
                     heard.set(true);
-                    talk.borrow_mut().from_bridge(&line);
+                    talk.borrow_mut().hear_bridge(&line);
                     line
                 }
                 Some(refusal) = refusals.recv() => refusal,
@@ -280,7 +280,7 @@ async fn greet_again(
         };
         let answers_it = talk::answers(&line, &greeting.id);
         if !answers_it || !greeting.answered {
-            talk.borrow_mut().from_bridge(&line);
+            talk.borrow_mut().hear_bridge(&line);
             write_line(out, &line).await?;
         }
         if answers_it {

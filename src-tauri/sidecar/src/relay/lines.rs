@@ -43,7 +43,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     /// Returns when there is no further line; for ever pending while one waits to be taken.
     pub(super) async fn ended(&mut self) {
         if let Ok(true) = self.fill().await {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
@@ -87,7 +87,7 @@ mod tests {
     async fn lines_come_whole_and_long_ones_not_at_all() {
         let text = [
             b"one\n".as_slice(),
-            &[b'x'; 100_000],
+            &vec![b'x'; 100_000],
             b"\n\ntwo\r\n1234567\n12345678\nhalf",
         ]
         .concat();

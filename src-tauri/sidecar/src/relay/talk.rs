@@ -75,7 +75,7 @@ pub(super) struct Talk {
 
 impl Talk {
     /// Take note of a line of the client.
-    pub(super) fn from_client(&mut self, line: &[u8]) -> FromClient {
+    pub(super) fn hear_client(&mut self, line: &[u8]) -> FromClient {
         let head = Head::of(line);
         match (head.method.as_deref(), head.id) {
             (Some("initialize"), Some(id)) if self.greeting.is_none() => {
@@ -107,7 +107,7 @@ impl Talk {
     }
 
     /// Take note of a line of the bridge.
-    pub(super) fn from_bridge(&mut self, line: &[u8]) {
+    pub(super) fn hear_bridge(&mut self, line: &[u8]) {
         let head = Head::of(line);
         let Some(id) = head.id else { return };
         if head.method.is_some() {
@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     fn hear(talk: &mut Talk, message: Value) -> FromClient {
-        talk.from_client(&line(message))
+        talk.hear_client(&line(message))
     }
 
     #[allow(
@@ -241,9 +241,9 @@ mod tests {
         for id in [json!(1), json!("a\u{e9}"), json!(2), json!(3)] {
             hear(&mut talk, json!({"id": id, "method": "tools/call"}));
         }
-        talk.from_bridge(&line(json!({"id": 2, "result": {}})));
+        talk.hear_bridge(&line(json!({"id": 2, "result": {}})));
         // Another spelling of the same text.
-        talk.from_bridge(b"{\"id\":\"a\\u00e9\",\"error\":{}}\n");
+        talk.hear_bridge(b"{\"id\":\"a\\u00e9\",\"error\":{}}\n");
         hear(
             &mut talk,
             json!({"method": "notifications/cancelled", "params": {"requestId": 3}}),
@@ -274,7 +274,7 @@ mod tests {
         assert!(talk.lost().is_empty());
         assert!(!talk.greeting().unwrap().answered);
         let answer = json!({"id": 0, "result": {"capabilities": {"tools": {"listChanged": true}}}});
-        talk.from_bridge(&line(answer));
+        talk.hear_bridge(&line(answer));
         assert!(talk.greeting().unwrap().answered);
         assert_eq!(talk.news_of_restart(), None, "the client is not ready yet");
         hear(&mut talk, json!({"method": "notifications/initialized"}));
@@ -286,11 +286,11 @@ mod tests {
     #[test]
     fn answers_to_a_bridge_that_is_gone_are_dropped() {
         let mut talk = Talk::default();
-        talk.from_bridge(&line(json!({"id": 7, "method": "ping"})));
+        talk.hear_bridge(&line(json!({"id": 7, "method": "ping"})));
         let answer = json!({"id": 7, "result": {}});
         assert_eq!(hear(&mut talk, answer.clone()), FromClient::Pass);
         assert_eq!(hear(&mut talk, answer.clone()), FromClient::Drop);
-        talk.from_bridge(&line(json!({"id": 7, "method": "ping"})));
+        talk.hear_bridge(&line(json!({"id": 7, "method": "ping"})));
         talk.lost();
         assert_eq!(hear(&mut talk, answer), FromClient::Drop);
     }
@@ -324,8 +324,8 @@ mod tests {
             b"{\"id\":null,\"method\":\"x\"}\n",
             b"\xff\xfe\n",
         ] {
-            assert_eq!(talk.from_client(odd), FromClient::Pass);
-            talk.from_bridge(odd);
+            assert_eq!(talk.hear_client(odd), FromClient::Pass);
+            talk.hear_bridge(odd);
         }
         assert!(talk.lost().is_empty());
     }
