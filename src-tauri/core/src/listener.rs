@@ -8,17 +8,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::ServiceExt as _;
-use rmcp::transport::async_rw::AsyncRwTransport;
 use tokio::io::BufReader;
 use tokio::net::UnixStream;
-use tokio::sync::{Semaphore, watch};
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::bridge::{Bridge, Connection};
 use crate::interpreters::ConnectionId;
 use crate::local_socket::{self, Bound, ClaimError, GREETING_WITHIN, Hello, Owner, Refusal};
-use crate::mcp_server::{LINE_BYTES_MAX, McpServer};
+use crate::mcp_server::{self, McpServer};
 use crate::secrets::Secret;
 
 /// Clients served at once; more are refused as busy and help themselves. Ten editors with ten
@@ -147,10 +147,10 @@ async fn accept(bound: Bound, shared: Arc<Shared>, tasks: TaskTracker) {
 /// A sidecar that may be served.
 struct Greeted {
     hello: Hello,
-    read: BufReader<tokio::net::unix::OwnedReadHalf>,
-    write: tokio::net::unix::OwnedWriteHalf,
+    read: BufReader<OwnedReadHalf>,
+    write: OwnedWriteHalf,
     socket: OwnedFd,
-    _place: tokio::sync::OwnedSemaphorePermit,
+    _place: OwnedSemaphorePermit,
 }
 
 impl Shared {
@@ -218,9 +218,7 @@ impl Shared {
                 cwd: hello.cwd,
             });
         });
-        let transport =
-            AsyncRwTransport::new_server(read, write).with_max_line_length(LINE_BYTES_MAX);
-        let mcp = self.speak(transport, &connection);
+        let mcp = self.speak(read, write, &connection);
         tokio::pin!(mcp);
         tokio::select! {
             () = &mut mcp => {}
@@ -239,12 +237,14 @@ impl Shared {
             .send_modify(|clients| clients.retain(|client| client.connection != id));
     }
 
-    async fn speak<T>(&self, transport: T, connection: &Arc<Connection>)
-    where
-        T: rmcp::transport::Transport<rmcp::RoleServer> + 'static,
-    {
+    async fn speak(
+        &self,
+        read: BufReader<OwnedReadHalf>,
+        write: OwnedWriteHalf,
+        connection: &Arc<Connection>,
+    ) {
         let server = McpServer::new(Arc::clone(&self.bridge), Arc::clone(connection));
-        let service = match server.serve(transport).await {
+        let service = match server.serve(mcp_server::transport(read, write)).await {
             Ok(service) => service,
             Err(error) => {
                 tracing::info!("a client left before its greeting: {error}");

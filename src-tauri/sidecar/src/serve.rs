@@ -6,9 +6,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use rmcp::ServiceExt as _;
-use rmcp::transport::async_rw::AsyncRwTransport;
 use runbridge_core::bridge::{Bridge, Connection, Role};
-use runbridge_core::mcp_server::{LINE_BYTES_MAX, McpServer};
+use runbridge_core::mcp_server::{self, McpServer};
 use runbridge_core::paths::Environment;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
@@ -75,7 +74,7 @@ async fn serve(
     write: impl AsyncWrite + Send + Unpin + 'static,
 ) {
     let server = McpServer::new(Arc::clone(bridge), Arc::clone(connection));
-    let transport = AsyncRwTransport::new_server(read, write).with_max_line_length(LINE_BYTES_MAX);
+    let transport = mcp_server::transport(read, write);
     let served = async {
         let service = server
             .serve(transport)
