@@ -7,4 +7,6 @@
 )]
 
 mod catalog;
+#[cfg(unix)]
+mod listener;
 mod upstream;

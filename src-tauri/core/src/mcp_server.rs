@@ -12,12 +12,27 @@ use rmcp::model::{
     ReadResourceResult, Resource, ResourceContents, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{Peer, RequestContext, RoleServer};
+use rmcp::transport::async_rw::AsyncRwTransport;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::arrivals::Arrival;
+use crate::arrivals::{Arrival, InOrder};
 use crate::bridge::{Bridge, Connection};
 use crate::reply::Reply;
 use crate::{manual, request, run, tool};
+
+/// The longest line a client may send: the code of a run, escaped, with room to spare.
+pub const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Lines of JSON-RPC over two streams, as a server of ours hears and answers a client.
+pub fn transport<R, W>(read: R, write: W) -> InOrder<AsyncRwTransport<RoleServer, R, W>>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let lines = AsyncRwTransport::new_server(read, write);
+    InOrder::new(lines.with_max_line_length(LINE_BYTES_MAX))
+}
 
 /// The server as one client sees it.
 #[derive(Clone)]

@@ -193,6 +193,9 @@ impl Run<'_> {
             };
             lease.interpreter = Some(started);
         }
+        if lease.runs == 0 && self.connection.is_resumed() {
+            lease.lost = Some("Runbridge was restarted".to_owned());
+        }
         if let Some(why) = lease.lost.take() {
             facts
                 .notes
