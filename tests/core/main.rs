@@ -8,4 +8,6 @@
 
 mod catalog;
 mod http;
+#[cfg(unix)]
+mod listener;
 mod upstream;

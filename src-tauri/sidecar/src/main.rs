@@ -3,6 +3,8 @@
 //! Without a command it serves MCP on stdin and stdout; then stdout carries MCP and nothing else.
 
 mod cli;
+#[cfg(unix)]
+mod relay;
 mod serve;
 mod style;
 
@@ -43,17 +45,12 @@ enum Command {
     Doctor(cli::doctor::DoctorArguments),
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let arguments = Arguments::parse();
     start_log(arguments.command.is_none());
     let outcome = match arguments.command {
-        None => serve::stdio().await,
-        Some(Command::Run(arguments)) => cli::run::run(arguments).await,
-        Some(Command::Servers(arguments)) => cli::servers::run(arguments).await,
-        Some(Command::Search(arguments)) => cli::search::run(arguments).await,
-        Some(Command::Memory(arguments)) => cli::memory::run(arguments),
-        Some(Command::Doctor(arguments)) => cli::doctor::run(arguments).await,
+        None => serve::stdio(),
+        Some(command) => run(command),
     };
     match outcome {
         Ok(code) => code,
@@ -61,6 +58,17 @@ async fn main() -> ExitCode {
             style::error(&format!("{error:#}"));
             ExitCode::FAILURE
         }
+    }
+}
+
+#[tokio::main]
+async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(arguments) => cli::run::run(arguments).await,
+        Command::Servers(arguments) => cli::servers::run(arguments).await,
+        Command::Search(arguments) => cli::search::run(arguments).await,
+        Command::Memory(arguments) => cli::memory::run(arguments),
+        Command::Doctor(arguments) => cli::doctor::run(arguments).await,
     }
 }
 
