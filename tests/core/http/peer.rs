@@ -381,6 +381,12 @@ async fn reply(state: &State, seen: &Seen) -> Option<Value> {
             "protocolVersion": "2025-06-18", "capabilities": {"tools": {"listChanged": true}},
             "serverInfo": {"name": "peer", "version": "1"},
         }),
+        "resources/list" => match params["cursor"].as_str() {
+            None => json!({"resources": [{"uri": "a:1"}], "nextCursor": "2"}),
+            Some(_) => json!({"resources": [{"uri": "a:2"}]}),
+        },
+        "resources/read" => json!({"contents": [{"uri": params["uri"], "text": "words"}]}),
+        "prompts/get" => json!({"messages": [], "description": params["arguments"]["a"]}),
         "subscriptions/listen" if modern => return None,
         "tools/list" => {
             let tools = state.tools.lock().unwrap();
