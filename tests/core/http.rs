@@ -85,7 +85,7 @@ async fn a_server_with_a_handshake_is_spoken_to_in_one_session() {
         let methods: Vec<_> = seen
             .iter()
             .filter(|seen| seen.method == "POST")
-            .map(|seen| seen.rpc())
+            .map(peer::Seen::rpc)
             .collect();
         assert_eq!(
             methods,
@@ -705,4 +705,35 @@ async fn progress_of_a_call_reaches_its_caller_and_nobody_else() {
         echo.unwrap();
         assert_eq!(*heard.lock().unwrap(), ["a: 1 of 2: reading", "a: 2 of 2"]);
     }
+}
+
+/// What a call costs above the bytes on the wire. The bound is for debug builds on a busy machine.
+#[tokio::test]
+#[allow(
+    clippy::print_stderr,
+    reason = "the figure is of use to who runs this test alone"
+)]
+async fn a_thousand_calls_cost_little_more_than_their_bytes() {
+    const CALLS: usize = 1_000;
+    let (peer, bench) = talking_to(Script::default()).await;
+    assert_eq!(echo(&bench, "fine").await, "fine");
+    let sent = peer.seen().pop().unwrap();
+    let mut bare = peer::Bare::new(&peer, &sent).await;
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    // In turns, so that what else the machine does falls on both alike.
+    for _ in 0..CALLS {
+        let begun = Instant::now();
+        echo(&bench, "fine").await;
+        ours.push(begun.elapsed());
+        let begun = Instant::now();
+        bare.exchange().await;
+        theirs.push(begun.elapsed());
+    }
+    let median = |times: &mut Vec<Duration>| {
+        times.sort_unstable();
+        times[times.len() / 2]
+    };
+    let cost = median(&mut ours).saturating_sub(median(&mut theirs));
+    eprintln!("a call costs {cost:?} above a bare exchange (medians of {CALLS})");
+    assert!(cost < Duration::from_millis(5), "{cost:?}");
 }
