@@ -22,9 +22,6 @@ use crate::bridge::{Bridge, Connection};
 use crate::reply::Reply;
 use crate::{manual, request, run, tool};
 
-/// At most so often; a server may send progress as fast as it can.
-const PROGRESS_EVERY: Duration = Duration::from_millis(100);
-
 /// The longest line a client may send: the code of a run, escaped, with room to spare.
 pub const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -37,6 +34,9 @@ where
     let lines = AsyncRwTransport::new_server(read, write);
     InOrder::new(lines.with_max_line_length(LINE_BYTES_MAX))
 }
+
+/// At most so often; a server may send progress as fast as it can.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// The server as one client sees it.
 #[derive(Clone)]
