@@ -233,6 +233,10 @@ fn an_app_that_is_killed_in_a_call_costs_one_answer(engine: Engine) {
     assert_restarted(run.wait(PATIENCE));
     desk.start_app();
     desk.app().says("clients 2");
+    let news = client.notification(PATIENCE, |one| {
+        one["method"] == "notifications/tools/list_changed"
+    });
+    assert!(news.is_some(), "the client was not told to look again");
     let reply = client.run("print('x' in globals())");
     assert_eq!(reply.stdout(), "False\n", "{}", reply.result);
     assert!(
