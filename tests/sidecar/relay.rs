@@ -414,16 +414,16 @@ fn fifty_clients_come_run_and_leave_nothing() {
         desk.app().says("clients 0");
         desk.app().open_files()
     };
-    std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..50).map(|_| desk.client(LATEST)).collect();
-        desk.app().says("clients 50");
+    let clients: Vec<_> = (0..50).map(|_| desk.client(LATEST)).collect();
+    desk.app().says("clients 50");
+    let mut clients = clients.into_iter().enumerate();
+    loop {
         // Some at a time, since no more interpreters than the limit may be at work.
-        let mut clients = clients.into_iter().enumerate();
-        loop {
-            let some: Vec<_> = clients.by_ref().take(5).collect();
-            if some.is_empty() {
-                break;
-            }
+        let some: Vec<_> = clients.by_ref().take(5).collect();
+        if some.is_empty() {
+            break;
+        }
+        std::thread::scope(|scope| {
             for (number, client) in some {
                 scope.spawn(move || {
                     let code = format!("print(await mcp_stub.echo(text='{number}'))");
@@ -431,8 +431,8 @@ fn fifty_clients_come_run_and_leave_nothing() {
                     closes(client);
                 });
             }
-        }
-    });
+        });
+    }
     desk.app().says("clients 0");
     assert_eq!(desk.server_starts(), 1);
     desk.leftovers.note_owner();
