@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use rmcp::handler::server::ServerHandler;
@@ -37,6 +38,9 @@ where
     let lines = AsyncRwTransport::new_server(read, write);
     InOrder::new(lines.with_max_line_length(LINE_BYTES_MAX))
 }
+
+/// At most so often; a server may send progress as fast as it can.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// The server as one client sees it.
 #[derive(Clone)]
@@ -304,6 +308,8 @@ impl ProgressSender {
                 if peer.notify_progress(param).await.is_err() {
                     return;
                 }
+                // What comes meanwhile is told by the latest of it.
+                tokio::time::sleep(PROGRESS_EVERY).await;
             }
         });
         Self { messages, task }
