@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use runbridge_core::catalog::CatalogEvent;
+use runbridge_core::catalog::{CatalogEvent, Offer};
 use runbridge_core::clients::entry::{Entry, EntryTransport};
 use runbridge_core::upstream::{Progress, UpstreamError, UpstreamLimits, UpstreamState};
 use serde_json::json;
@@ -413,14 +413,14 @@ async fn what_is_no_server_says_what_it_is() {
     401 application/json: "server_auth_required": server `fake` needs you to sign in: http://PEER/mcp answered 401 Unauthorized; put the token that it gives you into its `headers`, as `Authorization` (1 requests)
     403 text/plain: "server_auth_required": server `fake` needs you to sign in: http://PEER/mcp answered 403 Forbidden; put the token that it gives you into its `headers`, as `Authorization` (1 requests)
     403 text/plain: "server_protocol": server `fake`: http://PEER/mcp answered 403 Forbidden: not from here (2 requests)
-    200 text/html: "server_protocol": server `fake`: http://PEER/mcp answered with a web page (text/html) instead of MCP; check the address, and whether a sign-in page or a proxy stands before it (1 requests)
+    200 text/html: "server_protocol": server `fake`: http://PEER/mcp answered with a web page (text/html) instead of MCP; check the address, and whether a sign-in page or a proxy stands before it (2 requests)
     404 text/html: "server_protocol": server `fake`: http://PEER/mcp answered 404 Not Found (3 requests)
-    200 application/json: "server_protocol": server `fake`: it answered with JSON that is no answer to the request (1 requests)
+    200 application/json: "server_protocol": server `fake`: it answered with JSON that is no answer to the request (2 requests)
     503 text/plain: "server_unreachable": server `fake` cannot be reached: http://PEER/mcp answered 503 Service Unavailable: come back later (2 requests)
-    302 : "server_protocol": server `fake`: http://PEER/mcp redirects to http://127.0.0.1:9/mcp; redirects to another host are not followed: if you trust it, put that address into the configuration (1 requests)
-    307 : "server_protocol": server `fake`: http://PEER/mcp redirects to http://169.254.169.254/latest/meta-data/; redirects to another host are not followed: if you trust it, put that address into the configuration (1 requests)
-    308 : "server_protocol": server `fake`: http://PEER/mcp redirects more than 5 times (6 requests)
-    307 : "server_protocol": server `fake`: http://PEER/mcp redirects to nowhere (1 requests)
+    302 : "server_protocol": server `fake`: http://PEER/mcp redirects to http://127.0.0.1:9/mcp; redirects to another host are not followed: if you trust it, put that address into the configuration (2 requests)
+    307 : "server_protocol": server `fake`: http://PEER/mcp redirects to http://169.254.169.254/latest/meta-data/; redirects to another host are not followed: if you trust it, put that address into the configuration (2 requests)
+    308 : "server_protocol": server `fake`: http://PEER/mcp redirects more than 5 times (12 requests)
+    307 : "server_protocol": server `fake`: http://PEER/mcp redirects to nowhere (2 requests)
     "#);
 }
 
@@ -514,8 +514,47 @@ async fn harm_on_the_way_ends_within_the_limit_and_passes() {
 }
 
 #[tokio::test]
+async fn resources_and_prompts_are_reached() {
+    for modern in [false, true] {
+        let script = Script {
+            modern,
+            sessions: !modern,
+            ..Script::default()
+        };
+        let (peer, bench) = talking_to(script).await;
+        let catalog = &bench.catalog;
+        let listed = catalog.offers("fake", Offer::Resources).await.unwrap();
+        let listed: Vec<_> = listed.iter().map(|one| one.get()).collect();
+        assert_eq!(listed, [r#"{"uri":"a:1"}"#, r#"{"uri":"a:2"}"#]);
+        let none = catalog.offers("fake", Offer::Prompts).await.unwrap();
+        assert!(none.is_empty(), "it knows no such list");
+        // The session is gone; the request was not carried out and is made again.
+        bench.text("forget", json!({})).await;
+        let read = catalog.read_resource("fake", "a:b").await.unwrap();
+        assert_eq!(read.get(), r#"{"contents":[{"uri":"a:b","text":"words"}]}"#);
+        let arguments = serde_json::Map::from_iter([("a".to_owned(), json!("1"))]);
+        let prompt = catalog.prompt("fake", "hello", arguments).await.unwrap();
+        assert_eq!(prompt.get(), r#"{"messages":[],"description":"1"}"#);
+        let seen = peer.seen();
+        let read = seen.iter().rfind(|seen| seen.rpc() == "resources/read");
+        let name = read.unwrap().header("mcp-name");
+        assert_eq!(name, modern.then_some("a:b"));
+    }
+}
+
+#[tokio::test]
 async fn a_call_that_is_given_up_is_cancelled_at_the_server() {
-    let (peer, bench) = talking_to(Script::default()).await;
+    for sse in [false, true] {
+        let script = Script {
+            sse,
+            ..Script::default()
+        };
+        cancels(script).await;
+    }
+}
+
+async fn cancels(script: Script) {
+    let (peer, bench) = talking_to(script).await;
     let limit = Some(Duration::from_millis(100));
     let call = bench.call_within("sleep", json!({"ms": 20_000}), limit);
     assert_eq!(call.await.unwrap_err().code(), "tool_timeout");
@@ -666,4 +705,35 @@ async fn progress_of_a_call_reaches_its_caller_and_nobody_else() {
         echo.unwrap();
         assert_eq!(*heard.lock().unwrap(), ["a: 1 of 2: reading", "a: 2 of 2"]);
     }
+}
+
+/// What a call costs above the bytes on the wire. The bound is for debug builds on a busy machine.
+#[tokio::test]
+#[allow(
+    clippy::print_stderr,
+    reason = "the figure is of use to who runs this test alone"
+)]
+async fn a_thousand_calls_cost_little_more_than_their_bytes() {
+    const CALLS: usize = 1_000;
+    let (peer, bench) = talking_to(Script::default()).await;
+    assert_eq!(echo(&bench, "fine").await, "fine");
+    let sent = peer.seen().pop().unwrap();
+    let mut bare = peer::Bare::new(&peer, &sent).await;
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    // In turns, so that what else the machine does falls on both alike.
+    for _ in 0..CALLS {
+        let begun = Instant::now();
+        echo(&bench, "fine").await;
+        ours.push(begun.elapsed());
+        let begun = Instant::now();
+        bare.exchange().await;
+        theirs.push(begun.elapsed());
+    }
+    let median = |times: &mut Vec<Duration>| {
+        times.sort_unstable();
+        times[times.len() / 2]
+    };
+    let cost = median(&mut ours).saturating_sub(median(&mut theirs));
+    eprintln!("a call costs {cost:?} above a bare exchange (medians of {CALLS})");
+    assert!(cost < Duration::from_millis(5), "{cost:?}");
 }

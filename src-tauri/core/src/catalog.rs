@@ -10,6 +10,7 @@
 mod alias;
 mod arguments;
 mod cache;
+mod offers;
 mod search;
 mod signature;
 
@@ -29,6 +30,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::arguments::ArgumentCheck;
 use self::cache::{Cache, Fingerprint};
+pub use self::offers::Offer;
 use self::search::SearchIndex;
 use crate::clients::entry::{Entry, EntryTransport, Source};
 use crate::upstream::{

@@ -254,6 +254,24 @@ impl Upstream {
         connection.call(tool, arguments, limit, progress).await
     }
 
+    /// Any other request, within the same limit as a call.
+    pub(crate) async fn request(
+        self: &Arc<Self>,
+        method: &str,
+        params: serde_json::Value,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let _in_use = self.in_use();
+        let limit = self.entry.call_ms_max.unwrap_or(self.limits.call_ms_max);
+        let limit = Duration::from_millis(limit);
+        let connection = self.connection().await?;
+        let first = connection.ask(method, params.clone(), limit).await;
+        if !matches!(first, Err(UpstreamError::SessionLost { .. })) {
+            return first;
+        }
+        let connection = self.connection_after(&connection).await?;
+        connection.ask(method, params, limit).await
+    }
+
     /// The tools, from a running server; started for it if need be.
     pub(crate) async fn tools(self: &Arc<Self>) -> Result<Arc<ToolList>, UpstreamError> {
         let _in_use = self.in_use();
@@ -405,8 +423,8 @@ impl Upstream {
 
     /// The connection that takes the place of one whose session the server has ended.
     async fn connection_after(self: &Arc<Self>, ended: &Arc<Connection>) -> StartResult {
-        // The news of it is on its way to the state.
-        ended.closed().await;
+        // The news of it is on its way.
+        let _ = timeout(EXIT_STATUS, ended.closed()).await;
         self.connection().await
     }
 

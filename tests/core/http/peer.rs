@@ -3,6 +3,7 @@
 //! It writes HTTP by hand, because the faults are below what a library would let it send.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -381,6 +382,12 @@ async fn reply(state: &State, seen: &Seen) -> Option<Value> {
             "protocolVersion": "2025-06-18", "capabilities": {"tools": {"listChanged": true}},
             "serverInfo": {"name": "peer", "version": "1"},
         }),
+        "resources/list" => match params["cursor"].as_str() {
+            None => json!({"resources": [{"uri": "a:1"}], "nextCursor": "2"}),
+            Some(_) => json!({"resources": [{"uri": "a:2"}]}),
+        },
+        "resources/read" => json!({"contents": [{"uri": params["uri"], "text": "words"}]}),
+        "prompts/get" => json!({"messages": [], "description": params["arguments"]["a"]}),
         "subscriptions/listen" if modern => return None,
         "tools/list" => {
             let tools = state.tools.lock().unwrap();
@@ -464,4 +471,46 @@ async fn whole(out: &mut TcpStream, status: u16, kind: &str, extra: &str, body: 
 
 async fn send(out: &mut TcpStream, text: &str) -> bool {
     out.write_all(text.as_bytes()).await.is_ok()
+}
+
+/// A client that only repeats one request over one TCP connection: what no client is faster than.
+pub(crate) struct Bare {
+    stream: BufReader<TcpStream>,
+    request: String,
+}
+
+impl Bare {
+    pub(crate) async fn new(peer: &Peer, like: &Seen) -> Self {
+        let stream = TcpStream::connect(peer.address).await.unwrap();
+        stream.set_nodelay(true).unwrap();
+        let body = like.body.to_string();
+        let mut request = format!("{} {} HTTP/1.1\r\n", like.method, like.path);
+        for (name, value) in &like.headers {
+            if name != "content-length" {
+                let _ = write!(request, "{name}: {value}\r\n");
+            }
+        }
+        let _ = write!(request, "content-length: {}\r\n\r\n{body}", body.len());
+        Self {
+            stream: BufReader::new(stream),
+            request,
+        }
+    }
+
+    pub(crate) async fn exchange(&mut self) {
+        send(self.stream.get_mut(), &self.request).await;
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            self.stream.read_line(&mut line).await.unwrap();
+            if let Some(value) = line.strip_prefix("Content-Length: ") {
+                length = value.trim().parse().unwrap();
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        self.stream.read_exact(&mut body).await.unwrap();
+    }
 }

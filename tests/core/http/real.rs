@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use runbridge_core::catalog::Offer;
 use serde_json::json;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
@@ -89,6 +90,14 @@ async fn server_everything_over_streamable_http() {
     sums(&bench).await;
     bench.catalog.restart("fake").await.unwrap();
     sums(&bench).await;
+    let resources = bench
+        .catalog
+        .offers("fake", Offer::Resources)
+        .await
+        .unwrap();
+    assert!(!resources.is_empty());
+    let prompts = bench.catalog.offers("fake", Offer::Prompts).await.unwrap();
+    assert!(!prompts.is_empty());
     bench.catalog.shut_down().await;
 }
 

@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::error::UpstreamError;
+use super::error::{UpstreamError, seconds};
 use super::http::ParamHeaders;
 use super::lifecycle::{Greeting, answer, client_info};
 use super::link::Link;
@@ -396,6 +396,23 @@ impl Connection {
                 after: limit,
             }),
         }
+    }
+
+    /// One request within `limit`, whatever it asks for.
+    pub(super) async fn ask(
+        &self,
+        method: &str,
+        params: Value,
+        limit: Duration,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        timeout(limit, self.request(method, params))
+            .await
+            .unwrap_or_else(|_| {
+                Err(UpstreamError::Protocol {
+                    server: self.server.clone(),
+                    detail: format!("{method} was not answered within {}", seconds(limit)),
+                })
+            })
     }
 
     /// Headers that the tool's schema asks for; only servers of the newer era on HTTP do.

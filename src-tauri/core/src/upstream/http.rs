@@ -102,14 +102,6 @@ impl Fault {
         }
     }
 
-    /// No other question to the same address fares better.
-    fn is_final(&self) -> bool {
-        match self {
-            Self::SignIn(_) | Self::Unreachable(_) | Self::Protocol(_) => true,
-            Self::Status { .. } | Self::SessionLost => false,
-        }
-    }
-
     /// The address may be one of the other transport.
     pub(crate) fn hints_at_other_transport(&self) -> bool {
         match self {
@@ -134,6 +126,8 @@ pub(crate) struct Remote {
     listener: Mutex<Option<AbortOnDropHandle<()>>>,
     /// The server has answered in the protocol.
     greeted: AtomicBool,
+    /// It was opened with `initialize`.
+    handshake: AtomicBool,
     closed: CancellationToken,
     ended: Mutex<Option<Fault>>,
     slots: Semaphore,
@@ -253,6 +247,7 @@ impl Remote {
             running: Mutex::default(),
             listener: Mutex::default(),
             greeted: AtomicBool::new(false),
+            handshake: AtomicBool::new(false),
             closed: CancellationToken::new(),
             ended: Mutex::default(),
             slots: Semaphore::new(REQUESTS_MAX),
@@ -317,9 +312,15 @@ impl Remote {
     }
 
     /// A request has no answer.
-    async fn fail(&self, id: RequestId, fault: Fault) {
+    async fn fail(&self, id: RequestId, outgoing: &Outgoing, fault: Fault) {
         tracing::debug!(?fault, site = %self.site.shown(), "a request to a server failed");
-        if fault.is_final() && !self.greeted.load(Ordering::SeqCst) {
+        let is_final = match &fault {
+            Fault::SignIn(_) | Fault::Unreachable(_) => true,
+            // An old server may well answer the question of the new era with nonsense.
+            Fault::Protocol(_) => !outgoing.is("server/discover"),
+            Fault::Status { .. } | Fault::SessionLost => false,
+        };
+        if is_final && !self.greeted.load(Ordering::SeqCst) {
             self.end(fault);
             return;
         }
@@ -372,7 +373,7 @@ impl Remote {
             };
             let done = done.await;
             if let Err(fault) = done {
-                remote.fail(id.clone(), fault).await;
+                remote.fail(id.clone(), &outgoing, fault).await;
             }
             let ended = lock(&remote.running).remove(&id);
             // It is this very task, which has nothing left to wait for.
@@ -383,6 +384,10 @@ impl Remote {
 
     /// Send what has no answer; a server that does not take it shows in the next request.
     async fn tell(self: Arc<Self>, outgoing: Outgoing) {
+        let opened = outgoing.is("notifications/initialized");
+        if opened {
+            self.handshake.store(true, Ordering::SeqCst);
+        }
         let accepted = timeout(ACCEPT, async {
             match &self.way {
                 Way::Streamable => streamable::tell(&self, &outgoing).await,
@@ -391,9 +396,10 @@ impl Remote {
         });
         match accepted.await {
             Ok(Ok(())) => {
-                if outgoing.is("notifications/initialized") && matches!(self.way, Way::Streamable) {
-                    let listener = tokio::spawn(streamable::listen(Arc::clone(&self)));
-                    *lock(&self.listener) = Some(AbortOnDropHandle::new(listener));
+                let mut listener = lock(&self.listener);
+                if opened && matches!(self.way, Way::Streamable) && !self.closed.is_cancelled() {
+                    let listening = tokio::spawn(streamable::listen(Arc::clone(&self)));
+                    *listener = Some(AbortOnDropHandle::new(listening));
                 }
             }
             Ok(Err(Fault::SessionLost)) => self.end(Fault::SessionLost),
@@ -444,7 +450,7 @@ impl Transport<RoleClient> for HttpTransport {
                         let given_up = id.and_then(|id| lock(&self.remote.running).remove(id));
                         drop(given_up);
                         // Without a handshake the end of the exchange is the cancellation.
-                        wanted = lock(&self.remote.revision).is_some();
+                        wanted = self.remote.handshake.load(Ordering::SeqCst);
                     }
                     told = wanted.then_some(outgoing);
                 }
