@@ -12,7 +12,6 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::activity::{Activity, Retention};
 use crate::catalog::{Catalog, CatalogConfig, CatalogEvent};
-use crate::clients::entry::{Entry, EntryTransport};
 use crate::clients::{self, Discovery, Search};
 use crate::interpreters::{ConnectionId, Interpreters};
 use crate::launch_env::LoginEnvironment;
@@ -20,7 +19,7 @@ use crate::manual::{self, ManualLimits};
 use crate::memory::{Memory, MemoryError, MemoryLimits};
 use crate::output::{ConnectionOutputs, OutputLimits, Outputs};
 use crate::paths::{Environment, NESTED, Paths, PathsError};
-use crate::redact::{Redactor, secrets_of};
+use crate::redact::{Redactor, entry_secrets};
 use crate::sandboxes::Sandboxes;
 use crate::saved_tools::{SavedTools, SavedToolsError};
 use crate::settings::{Settings, SettingsProblem};
@@ -197,8 +196,14 @@ impl Bridge {
                 return Vec::new();
             }
         };
-        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
-        *self.settings_problems.write().unwrap_or_else(PoisonError::into_inner) = problems.into();
+        *self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        *self
+            .settings_problems
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = problems.into();
         if self.is_nested() {
             tracing::warn!("another Runbridge started this one as a server: no servers here");
             discovery.entries.clear();
@@ -299,7 +304,12 @@ impl Bridge {
 
     /// Settings that could not be used.
     pub fn settings_problems(&self) -> Arc<[SettingsProblem]> {
-        Arc::clone(&self.settings_problems.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(
+            &self
+                .settings_problems
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     /// Where this bridge keeps its files.
@@ -395,23 +405,6 @@ impl Bridge {
             value_bytes_max: limits.memory_value_bytes_max as usize,
             keys_max: limits.memory_keys_max as usize,
         })
-    }
-}
-
-fn entry_secrets(entry: &Entry) -> Vec<crate::secrets::Secret> {
-    match &entry.transport {
-        EntryTransport::Stdio { env, .. } => {
-            let set = env
-                .iter()
-                .filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)));
-            secrets_of(set, [])
-        }
-        EntryTransport::Http { headers, .. } => secrets_of(
-            [],
-            headers
-                .iter()
-                .map(|(name, value)| (name.as_str(), value.as_str())),
-        ),
     }
 }
 
