@@ -102,8 +102,12 @@ impl Home {
         self.act(client, Action::Disconnect).unwrap();
     }
 
+    pub(crate) fn standings(&self) -> Vec<Standing> {
+        self.with(|connector| connector.standings())
+    }
+
     pub(crate) fn standing(&self, client: &str) -> Option<Standing> {
-        self.with(Connector::standings)
+        self.standings()
             .into_iter()
             .find(|standing| standing.id == client)
     }

@@ -33,7 +33,7 @@ fn the_servers_of_every_client_are_the_same_behind_the_bridge() {
     let mut moved_somewhere = 0;
     for fixture in fixtures() {
         let home = Home::of(&fixture);
-        for standing in home.with(runbridge_core::clients::connect::Connector::standings) {
+        for standing in home.standings() {
             let Some(file) = &standing.file else { continue };
             let before = std::fs::read(file).ok();
             let known = servers(&home);

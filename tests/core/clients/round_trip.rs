@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use runbridge_core::clients::connect::{Action, Connector, State};
+use runbridge_core::clients::connect::{Action, State};
 use runbridge_core::clients::parse::{Document, Format};
 
 use crate::home::{Home, PROGRAM, fixtures};
@@ -10,7 +10,7 @@ use crate::home::{Home, PROGRAM, fixtures};
 /// Every client of a home folder with every file that it may be connected through.
 fn files(home: &Home) -> Vec<(&'static str, PathBuf)> {
     let mut files = Vec::new();
-    for standing in home.with(Connector::standings) {
+    for standing in home.standings() {
         match standing.state {
             State::Several { files: several } => {
                 files.extend(several.into_iter().map(|file| (standing.id, file)));
@@ -46,7 +46,7 @@ fn every_client_is_connected_and_left_as_it_was() {
         let home = Home::of(&fixture);
         for (client, file) in files(&home) {
             let before = std::fs::read(&file).ok();
-            let illegible = home.with(Connector::standings).into_iter().any(|standing| {
+            let illegible = home.standings().into_iter().any(|standing| {
                 standing.id == client && matches!(standing.state, State::Unreadable { .. })
             });
             if illegible

@@ -1,8 +1,5 @@
 //! What stands around our entry is not touched, however it is written.
 
-use std::fmt::Write as _;
-
-use proptest::prelude::*;
 use runbridge_core::clients::connect::Action;
 use runbridge_core::paths::Os;
 
@@ -114,8 +111,11 @@ fn every_way_to_write_a_list_of_servers_is_understood() {
         let path = home.write(cursor, before);
         home.connect("cursor");
         let after = home.read(cursor);
-        let servers = |text: &str| home.discover().skipped.len() + text.len() * 0;
-        assert_eq!(servers(&after), 1, "{before:?} became {after:?}");
+        assert_eq!(
+            home.discover().skipped.len(),
+            1,
+            "{before:?} became {after:?}"
+        );
         home.disconnect("cursor");
         assert_eq!(home.read(cursor), before);
         // The same without the receipt to go by.
@@ -198,104 +198,5 @@ fn every_way_to_write_a_list_of_servers_is_understood() {
                 "{after:?}"
             );
         }
-    }
-}
-
-/// A JSON value in random spelling: white space, comments, numbers as people write them.
-fn json(depth: u32) -> BoxedStrategy<String> {
-    let leaf = prop_oneof![
-        Just("null".to_owned()),
-        Just("1.50".to_owned()),
-        Just("1e3".to_owned()),
-        Just("-0".to_owned()),
-        "[a-zäß ]{0,6}".prop_map(|text| format!("\"{text}\"")),
-        Just("\"} // \\\" /* {\"".to_owned()),
-    ];
-    if depth == 0 {
-        return leaf.boxed();
-    }
-    prop_oneof![
-        leaf,
-        object(depth, Vec::new()),
-        (proptest::collection::vec(json(depth - 1), 0..3), gap())
-            .prop_map(|(items, gap)| { format!("[{gap}{}]", items.join(&format!(",{gap}"))) }),
-    ]
-    .boxed()
-}
-
-fn gap() -> impl Strategy<Value = String> {
-    prop_oneof![
-        Just(String::new()),
-        Just(" ".to_owned()),
-        Just("\n".to_owned()),
-        Just("\r\n\t".to_owned()),
-        Just("\n    ".to_owned()),
-        Just(" // \"a\": {\n".to_owned()),
-        Just("/* } , */".to_owned()),
-        Just("/* \n */ ".to_owned()),
-    ]
-}
-
-/// An object with these members among random ones.
-fn object(depth: u32, fixed: Vec<(String, BoxedStrategy<String>)>) -> BoxedStrategy<String> {
-    let random = proptest::collection::vec(("[b-f]{1,4}", json(depth - 1)), 0..4);
-    let values: Vec<BoxedStrategy<String>> = fixed.iter().map(|(_, value)| value.clone()).collect();
-    let names: Vec<String> = fixed.into_iter().map(|(name, _)| name).collect();
-    (
-        random,
-        values,
-        proptest::collection::vec(gap(), 24),
-        any::<bool>(),
-    )
-        .prop_flat_map(move |(random, values, gaps, trailing)| {
-            let mut members: Vec<(String, String)> = random;
-            members.extend(names.clone().into_iter().zip(values));
-            (Just(members).prop_shuffle(), Just(gaps), Just(trailing))
-        })
-        .prop_map(|(members, gaps, trailing)| {
-            let mut gaps = gaps.iter().cycle();
-            let mut gap = || gaps.next().unwrap().as_str();
-            let mut text = format!("{{{}", gap());
-            let count = members.len();
-            for (index, (name, value)) in members.into_iter().enumerate() {
-                let _ = write!(text, "\"{name}\"{}:{}{value}{}", gap(), gap(), gap());
-                if index + 1 < count || trailing {
-                    let _ = write!(text, ",{}", gap());
-                }
-            }
-            text.push('}');
-            text
-        })
-        .boxed()
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn any_document_survives_outside_our_key(
-        text in prop_oneof![
-            object(2, vec![("mcpServers".to_owned(), object(2, Vec::new()))]),
-            object(2, Vec::new()),
-        ],
-        before in gap(),
-        after in gap(),
-    ) {
-        let home = Home::new(Os::Linux);
-        let path = ".cursor/mcp.json";
-        let text = format!("{before}{text}{after}");
-        home.write(path, &text);
-        home.connect("cursor");
-        let connected = home.read(path);
-        // Everything that was there is there in the same order, and nothing but our entry is new.
-        let diff = similar::TextDiff::from_chars(text.as_str(), connected.as_str());
-        let gone: String = diff.iter_all_changes().filter(|change| change.tag() == similar::ChangeTag::Delete).map(|change| change.value().to_owned()).collect();
-        prop_assert!(gone.trim().is_empty(), "{gone:?} went from {text:?}");
-        // A stranger's write in between makes it an edit, not a copying back.
-        home.write(path, &format!("{connected}\n"));
-        home.disconnect("cursor");
-        let end = home.read(path);
-        let squeezed = |text: &str| text.split_whitespace().collect::<String>();
-        prop_assert_eq!(squeezed(&end), squeezed(&text));
     }
 }

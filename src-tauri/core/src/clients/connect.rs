@@ -856,20 +856,19 @@ impl Change<'_, '_> {
             if self.connector.starts_us(value) || name == NAME {
                 continue;
             }
-            let mut standing = read.iter().filter(|entry| entry.name == name).peekable();
+            let standing: Vec<&Entry> = read.iter().filter(|entry| entry.name == name).collect();
             // What the client does not start, or what only it can start, costs it nothing or stays.
-            let reason = if standing.peek().is_none() {
-                Some("it is no server that can be started from here".to_owned())
-            } else {
-                standing.find_map(|entry| match (&entry.off, entry.needs.as_slice()) {
+            let reason = match standing.as_slice() {
+                [] => Some("it is no server that can be started from here".to_owned()),
+                [entry] => match (&entry.off, entry.needs.as_slice()) {
                     (Some(off), _) => Some(format!("it is off: {off}")),
                     (None, []) => None,
-                    (None, needs) => Some(format!(
-                        "only {} knows {}",
-                        self.plan.client.name,
-                        needs.join(", ")
-                    )),
-                })
+                    (None, needs) => {
+                        let needs = needs.join(", ");
+                        Some(format!("only {} knows {needs}", self.plan.client.name))
+                    }
+                },
+                _ => Some("the file has several servers of that name".to_owned()),
             };
             if let Some(reason) = reason {
                 self.plan

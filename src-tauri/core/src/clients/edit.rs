@@ -136,8 +136,8 @@ pub(super) fn levels_missing(root: &Value, section: Section) -> usize {
     let mut value = root;
     for (level, key) in section.keys.iter().enumerate() {
         match value.get(key) {
-            Some(inner) if !inner.is_null() => value = inner,
-            _ => return section.keys.len() - level,
+            Some(inner) => value = inner,
+            None => return section.keys.len() - level,
         }
     }
     0
@@ -422,3 +422,6 @@ fn member_spans(members: &[Member]) -> Vec<Range<usize>> {
 fn item_spans(items: &[Value]) -> Vec<Range<usize>> {
     items.iter().map(|item| item.at..item.end).collect()
 }
+
+#[cfg(test)]
+mod tests;

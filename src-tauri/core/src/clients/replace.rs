@@ -17,8 +17,8 @@ const TEMP_PREFIX: &str = ".runbridge-tmp-";
 /// swap. It is given this time to finish; there is no event to wait for.
 const SETTLE: Duration = Duration::from_millis(20);
 
-/// How long such a program may take once it has begun.
-const SETTLE_AT_MOST: Duration = Duration::from_secs(1);
+/// A program that replaces its file between any two of so many swaps does nothing else.
+const SWAPS_MAX: usize = 100;
 
 /// How long another program may keep the file from being replaced, as Windows allows.
 const BUSY_WITHIN: Duration = Duration::from_secs(2);
@@ -159,32 +159,21 @@ fn exchange(path: &Path, old: &[u8], new: &[u8]) -> Result<(), Refusal> {
     Err(Refusal::Changed)
 }
 
-/// Puts the owner's content back in the place of ours. If the owner writes again meanwhile, the newest
-/// of its contents is what stays.
+/// Puts the owner's content back in the place of ours, at once: whoever is still writing into it goes on
+/// writing in the right place. If the owner replaces the file meanwhile, his newest content stays.
 fn give_back(temporary: &Path, path: &Path, ours: &[u8]) -> io::Result<()> {
     let mut expected = ours.to_owned();
-    let deadline = Instant::now() + SETTLE_AT_MOST;
-    let mut theirs = fs::read(temporary)?;
-    loop {
-        // Somebody may still be writing into it.
-        while Instant::now() < deadline {
-            std::thread::sleep(SETTLE);
-            let now = fs::read(temporary)?;
-            if now == theirs {
-                break;
-            }
-            theirs = now;
-        }
+    for _ in 0..SWAPS_MAX {
+        let putting = fs::read(temporary)?;
         if let Some(swapped) = swap(temporary, path) {
             swapped?;
         }
-        let out = fs::read(temporary)?;
-        if out == expected || Instant::now() >= deadline {
-            return Ok(());
+        if fs::read(temporary)? == expected {
+            break;
         }
-        expected = theirs;
-        theirs = out;
+        expected = putting;
     }
+    Ok(())
 }
 
 /// Exchanges two files in one step; `None` where that is impossible.
