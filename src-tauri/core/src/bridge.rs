@@ -12,6 +12,8 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::activity::{Activity, Retention};
 use crate::catalog::{Catalog, CatalogConfig, CatalogEvent};
+use crate::clients::connect::Running;
+use crate::clients::guardian::Guardian;
 use crate::clients::{self, Discovery, Search};
 use crate::interpreters::{ConnectionId, Interpreters};
 use crate::launch_env::LoginEnvironment;
@@ -54,6 +56,7 @@ pub struct Bridge {
     activity: Activity,
     memory: OnceLock<Arc<Memory>>,
     saved_tools: OnceLock<Arc<SavedTools>>,
+    guardian: Arc<Mutex<Guardian>>,
     runs: TaskTracker,
     tasks: Mutex<Vec<AbortOnDropHandle<()>>>,
 }
@@ -141,6 +144,7 @@ impl Bridge {
             interpreters: Arc::default(),
             memory: OnceLock::new(),
             saved_tools: OnceLock::new(),
+            guardian: Arc::default(),
             runs: TaskTracker::new(),
             tasks: Mutex::default(),
             paths,
@@ -172,6 +176,7 @@ impl Bridge {
                 let environment = bridge.environment.clone().filled_from(&login_env);
                 let watched = bridge.discover(environment.clone()).await;
                 if role == Role::Serve {
+                    bridge.guard(environment.clone()).await;
                     drop(bridge);
                     Self::watch(watching, environment, watched).await;
                 }
@@ -238,6 +243,27 @@ impl Bridge {
         self.environment.filled(NESTED).is_some() && !self.settings().allow_self_server
     }
 
+    /// Look whether clients have lost us, and put back what the user wants kept.
+    async fn guard(&self, environment: Environment) {
+        if self.is_nested() {
+            return;
+        }
+        let (paths, settings) = (self.paths.clone(), self.settings());
+        let guardian = Arc::clone(&self.guardian);
+        let look = move || {
+            let search = Search::new(&paths, &environment, &settings);
+            lock(&guardian).look(&search, Running::now().as_ref())
+        };
+        match tokio::task::spawn_blocking(look).await {
+            Ok(findings) => {
+                for finding in findings {
+                    tracing::warn!("{finding}");
+                }
+            }
+            Err(error) => tracing::error!(%error, "the look at the clients broke off"),
+        }
+    }
+
     /// Follow changes of the config files for as long as the bridge lives.
     async fn watch(bridge: std::sync::Weak<Self>, environment: Environment, watched: Vec<PathBuf>) {
         let (watcher, mut changed) = Watcher::start(watched);
@@ -246,6 +272,7 @@ impl Bridge {
                 return;
             };
             watcher.update(bridge.discover(environment.clone()).await);
+            bridge.guard(environment.clone()).await;
         }
     }
 

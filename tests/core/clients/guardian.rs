@@ -10,7 +10,7 @@ const FILE: &str = ".config/Claude/claude_desktop_config.json";
 const REWRITTEN: &str = "{\"preferences\": {}}";
 
 fn look(home: &Home, guardian: &mut Guardian) -> Vec<Finding> {
-    home.with(|connector| guardian.look(connector, &home.paths()))
+    home.search(|search| guardian.look(search, None))
 }
 
 #[test]

@@ -71,23 +71,26 @@ impl Home {
         Paths::for_user(&self.environment).unwrap()
     }
 
-    /// Lends a connector.
-    pub(crate) fn with<T>(&self, act: impl FnOnce(&Connector<'_>) -> T) -> T {
+    pub(crate) fn search<T>(&self, act: impl FnOnce(&Search<'_>) -> T) -> T {
         let paths = self.paths();
         let mut search = Search::new(&paths, &self.environment, &self.settings);
         self.path().clone_into(&mut search.system_root);
-        act(&Connector::new(
-            &search,
-            Path::new(PROGRAM),
-            Some(Running::default()),
-        ))
+        act(&search)
+    }
+
+    /// Lends a connector.
+    pub(crate) fn with<T>(&self, act: impl FnOnce(&Connector<'_>) -> T) -> T {
+        self.search(|search| {
+            act(&Connector::new(
+                search,
+                Path::new(PROGRAM),
+                Some(Running::default()),
+            ))
+        })
     }
 
     pub(crate) fn discover(&self) -> Discovery {
-        let paths = self.paths();
-        let mut search = Search::new(&paths, &self.environment, &self.settings);
-        self.path().clone_into(&mut search.system_root);
-        discover(&search)
+        self.search(discover)
     }
 
     pub(crate) fn act(&self, client: &str, action: Action) -> Result<Plan, ConnectError> {

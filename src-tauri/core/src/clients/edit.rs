@@ -70,8 +70,13 @@ pub(super) fn put(
 ) -> Result<String, EditError> {
     let document = parse(text, format)?;
     check(&document, section)?;
+    let new = Value::from_json(entry);
+    let old = find(&document.root, section, name);
+    if old.is_some_and(|old| alike(&unnamed(old, section), &new)) {
+        return Ok(text.to_owned());
+    }
     let edited = match format {
-        Format::Json => json::put(&document, section, name, entry),
+        Format::Json => Some(json::put(&document, section, name, entry)),
         Format::Toml | Format::Yaml => {
             let bare;
             let document = if find(&document.root, section, name).is_some() {
@@ -92,8 +97,8 @@ pub(super) fn put(
     };
     let edited = edited.ok_or_else(unsure)?;
     let after = parse(&edited, format).map_err(|_| unsure())?;
-    let stands = find(&after.root, section, name)
-        .is_some_and(|value| alike(&unnamed(value, section), &Value::from_json(entry)));
+    let stands =
+        find(&after.root, section, name).is_some_and(|value| alike(&unnamed(value, section), &new));
     if stands && alike_but(&document.root, &after.root, section, name) {
         Ok(edited)
     } else {
@@ -180,7 +185,7 @@ pub(super) fn unnamed(value: &Value, section: Section) -> Value {
     value
 }
 
-fn servers<'v>(root: &'v Value, section: Section) -> Option<&'v Value> {
+fn servers(root: &Value, section: Section) -> Option<&Value> {
     section
         .keys
         .iter()
@@ -205,7 +210,8 @@ fn check(document: &Document, section: Section) -> Result<(), EditError> {
         } else {
             value.members().is_some()
         };
-        if !fits && !(level > 0 && value.is_null()) {
+        let made_anew = level > 0 && value.is_null();
+        if !fits && !made_anew {
             return Err(EditError::InTheWay {
                 key: key.to_owned(),
                 found: value.kind_name(),

@@ -5,11 +5,13 @@
 //! entry out is not fought for ever.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use super::connect::{Action, Connector, State};
-use super::receipts;
-use crate::paths::Paths;
+use super::Search;
+use super::connect::{Action, Connector, Running, State};
+use super::parse::Value;
+use super::receipts::{self, Receipt};
+use super::target::program_of;
 
 /// So often one guardian puts an entry back into one file. Who removes it more often means it.
 const RESTORED_MAX: u32 = 5;
@@ -78,16 +80,22 @@ impl std::fmt::Display for Finding {
 
 impl Guardian {
     /// Looks at every file that we changed. The same state of a file is told once.
-    pub fn look(&mut self, connector: &Connector<'_>, paths: &Paths) -> Vec<Finding> {
-        let receipts: Vec<_> = receipts::all(paths)
+    pub fn look(&mut self, search: &Search<'_>, running: Option<&Running>) -> Vec<Finding> {
+        let receipts: Vec<_> = receipts::all(search.paths)
             .into_iter()
             .filter(|receipt| !receipt.entry.is_null())
             .collect();
         if receipts.is_empty() {
             return Vec::new();
         }
+        // Restored is what was there, whichever copy of us does it.
+        let connector = |receipt: &Receipt| {
+            let entry = Value::from_json(&receipt.entry);
+            let program = program_of(&entry).unwrap_or_default();
+            Connector::new(search, Path::new(program), running.cloned())
+        };
         let mut findings = Vec::new();
-        for standing in connector.standings() {
+        for standing in connector(&receipts[0]).standings() {
             for receipt in receipts
                 .iter()
                 .filter(|receipt| receipt.client == standing.id)
@@ -106,7 +114,7 @@ impl Guardian {
                 let mut restored = false;
                 if may_restore {
                     *self.restored.entry(file.clone()).or_default() += 1;
-                    match connector.carry_out(standing.id, Action::Connect, None, true) {
+                    match connector(receipt).carry_out(standing.id, Action::Connect, None, true) {
                         Ok(_) => restored = true,
                         Err(error) => tracing::warn!("{error}"),
                     }

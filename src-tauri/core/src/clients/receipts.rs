@@ -3,6 +3,7 @@
 //!
 //! A receipt is written before the file it speaks of, so that no crash leaves a change without one.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -218,8 +219,9 @@ pub(super) fn prune(paths: &Paths) -> io::Result<()> {
 
 /// A content's name.
 pub(super) fn hash(content: &[u8]) -> String {
-    Sha256::digest(content)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    let mut name = String::with_capacity(64);
+    for byte in Sha256::digest(content) {
+        let _ = write!(name, "{byte:02x}");
+    }
+    name
 }

@@ -60,14 +60,11 @@ pub(super) fn replace(path: &Path, old: Option<&[u8]>, new: Option<&[u8]>) -> Re
 fn target(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
-        match fs::read_link(&path) {
-            Ok(link) => {
-                path = path
-                    .parent()
-                    .map_or_else(|| link.clone(), |folder| folder.join(&link))
-            }
-            Err(_) => break,
-        }
+        let Ok(link) = fs::read_link(&path) else {
+            break;
+        };
+        // A relative link starts from its folder; joining an absolute one gives the link.
+        path = path.parent().unwrap_or(Path::new("")).join(link);
     }
     path
 }

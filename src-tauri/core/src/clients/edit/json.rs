@@ -26,18 +26,13 @@ enum Shape {
     Tight,
 }
 
-pub(super) fn put(
-    document: &Document,
-    section: Section,
-    name: &str,
-    entry: &Json,
-) -> Option<String> {
+pub(super) fn put(document: &Document, section: Section, name: &str, entry: &Json) -> String {
     let text = document.source();
     let root = &document.root;
     if let Some(old) = super::find(root, section, name) {
         let layout = Layout::new(text, root, shape_of(text, old));
         let new = layout.print(entry, indentation(text, old.at));
-        return Some(spliced(text, old.at..old.end, &new));
+        return spliced(text, old.at..old.end, &new);
     }
     let mut object = root;
     let mut keys = section.keys;
@@ -63,17 +58,14 @@ pub(super) fn put(
     if let Some(null) = null {
         let layout = Layout::new(text, root, Shape::Lines);
         let new = layout.print(&nested(&[first], &value), indentation(text, null.at));
-        return Some(spliced(text, null.at..null.end, &new));
+        return spliced(text, null.at..null.end, &new);
     }
     if root.end == 0 {
         let layout = Layout::new(text, root, Shape::Lines);
         let new = layout.print(&nested(&[first], &value), "");
-        return Some(super::appended(
-            text,
-            &format!("{new}{}", layout.line_break),
-        ));
+        return super::appended(text, &format!("{new}{}", layout.line_break));
     }
-    Some(put_member(text, root, object, first, &value))
+    put_member(text, root, object, first, &value)
 }
 
 /// `{"a": {"b": value}}` for the path `a`, `b`.

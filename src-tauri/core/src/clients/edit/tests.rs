@@ -82,7 +82,7 @@ fn object(depth: u32, fixed: Vec<(String, BoxedStrategy<String>)>) -> BoxedStrat
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1_000, max_shrink_iters: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn any_document_survives_outside_our_key(

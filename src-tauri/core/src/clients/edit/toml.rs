@@ -1,5 +1,6 @@
 //! TOML. A new entry becomes a table at the end of the file, or a member of the inline table there is.
 
+use std::fmt::Write as _;
 use std::ops::Range;
 
 use serde_json::Value as Json;
@@ -50,12 +51,12 @@ pub(super) fn put(
         block.push_str(end);
     }
     if section.list {
-        block.push_str(&format!("[[{path}]]{end}name = {}{end}", string(name)));
+        let _ = write!(block, "[[{path}]]{end}name = {}{end}", string(name));
     } else {
-        block.push_str(&format!("[{path}.{}]{end}", key(name)));
+        let _ = write!(block, "[{path}.{}]{end}", key(name));
     }
     for (name, value) in members.iter().filter(|(_, value)| !value.is_null()) {
-        block.push_str(&format!("{} = {}{end}", key(name), inline(value)));
+        let _ = write!(block, "{} = {}{end}", key(name), inline(value));
     }
     Some(appended(text, &block))
 }
@@ -259,7 +260,7 @@ fn starts_with(path: &[String], keys: &[&str]) -> bool {
 /// Where texts and lists stand, whose lines may look like headers.
 fn long_strings(value: &Value) -> Vec<Range<usize>> {
     match &value.kind {
-        Kind::Text(_) => vec![value.at..value.end],
+        Kind::Text(_) => std::iter::once(value.at..value.end).collect(),
         Kind::List(items) => items.iter().flat_map(long_strings).collect(),
         Kind::Map(members) => members
             .iter()
