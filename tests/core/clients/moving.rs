@@ -103,3 +103,27 @@ fn moving_back_keeps_what_others_wrote_meanwhile() {
             "new": {"command": "n"}, "b": {"command": "mine"}}, "other": 1})
     );
 }
+
+#[test]
+fn moved_servers_outlive_the_file_that_they_came_from() {
+    let home = Home::new(Os::Linux);
+    let path = ".cursor/mcp.json";
+    home.write(path, "{\"mcpServers\": {\"a\": {\"command\": \"x\"}}}");
+    let known = servers(&home);
+    home.act("cursor", Action::Move).unwrap();
+    std::fs::remove_file(home.path().join(path)).unwrap();
+    let plan = home.act("cursor", Action::Disconnect).unwrap();
+    assert!(
+        plan.notes[1].contains("stay behind the bridge"),
+        "{:?}",
+        plan.notes
+    );
+    assert!(!home.path().join(path).exists());
+    assert_eq!(servers(&home), known);
+    home.act("cursor", Action::Restore).unwrap();
+    assert_eq!(
+        serde_json::from_str::<serde_json::Value>(&home.read(path)).unwrap(),
+        serde_json::json!({"mcpServers": {"a": {"command": "x"}}})
+    );
+    assert_eq!(servers(&home), known);
+}

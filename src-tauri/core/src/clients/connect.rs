@@ -275,12 +275,7 @@ impl<'a> Connector<'a> {
         receipts: &[Receipt],
     ) -> Option<Standing> {
         let receipt = receipts.iter().find(|receipt| receipt.client == client.id);
-        let live = self.live_file(client, target, None);
-        let (file, state) = match (live, receipt) {
-            (Err(ConnectError::SeveralFiles { .. }), Some(receipt)) => (
-                Some(receipt.file.clone()),
-                self.state(target, &receipt.file, Some(receipt)),
-            ),
+        let (file, state) = match (self.live_file(client, target, None), receipt) {
             (Err(ConnectError::SeveralFiles { files, .. }), None) => {
                 let connected = files.iter().find_map(|file| {
                     let state = self.state(target, file, None);
@@ -288,18 +283,18 @@ impl<'a> Connector<'a> {
                 });
                 connected.unwrap_or((None, State::Several { files }))
             }
-            (Err(_), Some(receipt)) => (Some(receipt.file.clone()), State::Lost),
             (Err(_), None) => return None,
-            (Ok(live), Some(receipt)) if live != receipt.file => {
-                let state = match self.state(target, &live, None) {
-                    connected @ State::Connected { .. } => connected,
-                    _ => State::Shadowed { by: live.clone() },
-                };
+            (Ok(live), None) => {
+                let state = self.state(target, &live, None);
                 (Some(live), state)
             }
-            (Ok(live), receipt) => {
-                let state = self.state(target, &live, receipt);
-                (Some(live), state)
+            (_, Some(receipt)) => {
+                let state = self.state_of(client, target, receipt);
+                let file = match &state {
+                    State::Shadowed { by } => by.clone(),
+                    _ => receipt.file.clone(),
+                };
+                (Some(file), state)
             }
         };
         let processes = target.processes;
@@ -317,6 +312,31 @@ impl<'a> Connector<'a> {
                 .map(str::to_owned)
                 .collect(),
         })
+    }
+
+    /// What became of an entry that we wrote.
+    pub(super) fn standing_of(&self, receipt: &Receipt) -> Option<Standing> {
+        let (client, target) = find(&receipt.client).ok()?;
+        self.standing(client, target, std::slice::from_ref(receipt))
+    }
+
+    fn state_of(
+        &self,
+        client: &'static Client,
+        target: &'static Target,
+        receipt: &Receipt,
+    ) -> State {
+        match self.live_file(client, target, None) {
+            // The client may read a file in which we are, too.
+            Ok(live) if live != receipt.file => match self.state(target, &live, None) {
+                connected @ State::Connected { .. } => connected,
+                _ => State::Shadowed { by: live },
+            },
+            Ok(_) | Err(ConnectError::SeveralFiles { .. }) => {
+                self.state(target, &receipt.file, Some(receipt))
+            }
+            Err(_) => State::Lost,
+        }
     }
 
     fn state(&self, target: &Target, file: &Path, receipt: Option<&Receipt>) -> State {
@@ -552,6 +572,16 @@ impl<'a> Connector<'a> {
             return Ok(());
         }
         let _lock = receipts::lock(paths).map_err(ours)?;
+        // Another process of ours may have been here since the plan was made.
+        let now = receipts::all(paths)
+            .into_iter()
+            .find(|receipt| receipt.client == plan.client.id && receipt.file == plan.file);
+        let found = open(&plan.file)?.bytes;
+        if now != plan.prior || found != plan.before {
+            return Err(ConnectError::Changed {
+                file: plan.file.clone(),
+            });
+        }
         for (name, content) in &plan.backups {
             receipts::save_backup(paths, name, content).map_err(ours)?;
         }
@@ -764,12 +794,21 @@ impl Change<'_, '_> {
     }
 
     fn disconnect(&mut self) -> Result<(), ConnectError> {
-        let receipt = self.plan.receipt.take();
+        let mut receipt = self.plan.receipt.take();
         if self.plan.before.is_none() {
             self.plan.notes.push(format!(
                 "{} is not there any more",
                 self.plan.file.display()
             ));
+            if let Some(receipt) = receipt.take_if(|receipt| receipt.moved.is_some()) {
+                self.plan.notes.push(
+                    "the servers that were moved stay behind the bridge; `restore` puts them into a new file".to_owned(),
+                );
+                self.plan.receipt = Some(Receipt {
+                    entry: Json::Null,
+                    ..receipt
+                });
+            }
             return Ok(());
         }
         if let Some(moved) = receipt.as_ref().and_then(|receipt| receipt.moved.as_ref()) {

@@ -95,44 +95,44 @@ impl Guardian {
             Connector::new(search, Path::new(program), running.cloned())
         };
         let mut findings = Vec::new();
-        for standing in connector(&receipts[0]).standings() {
-            for receipt in receipts
-                .iter()
-                .filter(|receipt| receipt.client == standing.id)
-            {
-                let file = &receipt.file;
-                if matches!(standing.state, State::Connected { .. }) {
-                    self.reported.remove(file);
-                    continue;
-                }
-                let may_restore = receipt.keep
-                    && matches!(standing.state, State::Lost | State::Shadowed { .. })
-                    && self
-                        .restored
-                        .get(file)
-                        .is_none_or(|&times| times < RESTORED_MAX);
-                let mut restored = false;
-                if may_restore {
-                    *self.restored.entry(file.clone()).or_default() += 1;
-                    match connector(receipt).carry_out(standing.id, Action::Connect, None, true) {
-                        Ok(_) => restored = true,
-                        Err(error) => tracing::warn!("{error}"),
-                    }
-                }
-                let known = self.reported.insert(file.clone(), standing.state.clone());
-                if restored {
-                    self.reported.remove(file);
-                } else if known.as_ref() == Some(&standing.state) {
-                    continue;
-                }
-                findings.push(Finding {
-                    client: standing.name,
-                    file: file.clone(),
-                    state: standing.state.clone(),
-                    restored,
-                    restart: standing.restart,
-                });
+        for receipt in &receipts {
+            let connector = connector(receipt);
+            let Some(standing) = connector.standing_of(receipt) else {
+                continue;
+            };
+            let file = &receipt.file;
+            if matches!(standing.state, State::Connected { .. }) {
+                self.reported.remove(file);
+                continue;
             }
+            let may_restore = receipt.keep
+                && matches!(standing.state, State::Lost | State::Shadowed { .. })
+                && self
+                    .restored
+                    .get(file)
+                    .is_none_or(|&times| times < RESTORED_MAX);
+            let mut restored = false;
+            if may_restore {
+                *self.restored.entry(file.clone()).or_default() += 1;
+                let into = (standing.state == State::Lost).then_some(file.as_path());
+                match connector.carry_out(standing.id, Action::Connect, into, true) {
+                    Ok(_) => restored = true,
+                    Err(error) => tracing::warn!("{error}"),
+                }
+            }
+            let known = self.reported.insert(file.clone(), standing.state.clone());
+            if restored {
+                self.reported.remove(file);
+            } else if known.as_ref() == Some(&standing.state) {
+                continue;
+            }
+            findings.push(Finding {
+                client: standing.name,
+                file: file.clone(),
+                state: standing.state.clone(),
+                restored,
+                restart: standing.restart,
+            });
         }
         findings
     }
