@@ -17,6 +17,8 @@ mod limits;
 mod memory;
 mod python;
 mod real_servers;
+#[cfg(unix)]
+mod relay;
 mod reply;
 mod revisions;
 mod sandbox;

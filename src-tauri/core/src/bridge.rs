@@ -66,6 +66,7 @@ pub struct Connection {
     id: ConnectionId,
     outputs: ConnectionOutputs,
     closed: CancellationToken,
+    resumed: bool,
 }
 
 impl Connection {
@@ -77,6 +78,11 @@ impl Connection {
     /// What its runs print.
     pub(crate) fn outputs(&self) -> &ConnectionOutputs {
         &self.outputs
+    }
+
+    /// Its client ran code in another bridge before, whose variables are gone.
+    pub fn is_resumed(&self) -> bool {
+        self.resumed
     }
 
     /// Cancelled when the client has gone.
@@ -278,10 +284,21 @@ impl Bridge {
 
     /// Attach a client.
     pub fn connect(&self) -> Arc<Connection> {
+        self.attach(false)
+    }
+
+    /// Attach a client that ran code in a bridge which is gone. Each of its sessions is told once
+    /// that earlier variables are gone too.
+    pub fn connect_resumed(&self) -> Arc<Connection> {
+        self.attach(true)
+    }
+
+    fn attach(&self, resumed: bool) -> Arc<Connection> {
         Arc::new(Connection {
             id: ConnectionId::next(),
             outputs: self.outputs.connection(),
             closed: CancellationToken::new(),
+            resumed,
         })
     }
 

@@ -21,9 +21,10 @@ use crate::catalog::{ServerName, ServerStatus};
 use crate::docs::{self, Detail};
 use crate::memory::{MemoryError, UpdateResult};
 use crate::output::{OutputError, run_of_name};
+use crate::run::Report;
 use crate::saved_tools::{NewTool, SavedToolsError};
 use crate::timestamp::now_ms;
-use crate::upstream::{UpstreamError, UpstreamState};
+use crate::upstream::{Progress, UpstreamError, UpstreamState};
 
 /// Results of a search that one call may ask for.
 const SEARCH_RESULTS_MAX: usize = 100;
@@ -41,6 +42,8 @@ pub(crate) struct RunCalls {
     tool_calls_max: u64,
     at_once: Semaphore,
     called: Mutex<BTreeSet<String>>,
+    /// Hears how far tool calls have got.
+    report: Option<Report>,
     notes: Mutex<BTreeSet<String>>,
 }
 
@@ -136,6 +139,7 @@ impl RunCalls {
         run_id: String,
         writer: String,
         servers: Option<Vec<String>>,
+        report: Option<Report>,
     ) -> Self {
         let settings = bridge.settings();
         Self {
@@ -148,6 +152,7 @@ impl RunCalls {
             tool_calls_max: settings.limits.calls_max,
             at_once: Semaphore::new(settings.limits.calls_at_once_max as usize),
             called: Mutex::default(),
+            report,
             notes: Mutex::default(),
         }
     }
@@ -228,11 +233,16 @@ impl RunCalls {
         let Value::Object(arguments) = arguments else {
             return Err(value_error("arguments must be a mapping".to_owned()));
         };
+        let progress = self.report.clone().map(|report| -> Progress {
+            let called = format!("{}.{}", server.name, call.tool);
+            let redactor = Arc::clone(&redactor);
+            Arc::new(move |words: &str| report(&format!("{called}: {}", redactor.text(words))))
+        });
         let began = Instant::now();
         let called = self
             .bridge
             .catalog()
-            .call(&server.name, &call.tool, arguments, None)
+            .call_with_progress(&server.name, &call.tool, arguments, None, progress)
             .await;
         record.duration_ms = began.elapsed().as_millis() as u64;
         match &called {

@@ -32,7 +32,8 @@ use self::cache::{Cache, Fingerprint};
 use self::search::SearchIndex;
 use crate::clients::entry::{Entry, EntryTransport, Source};
 use crate::upstream::{
-    Change, LoginEnv, Tool, ToolList, Upstream, UpstreamError, UpstreamLimits, UpstreamState,
+    Change, LoginEnv, Progress, Tool, ToolList, Upstream, UpstreamError, UpstreamLimits,
+    UpstreamState,
 };
 
 /// Servers that a search starts at the same time.
@@ -395,6 +396,19 @@ impl Catalog {
         arguments: Map<String, Value>,
         limit: Option<Duration>,
     ) -> Result<CallResult, UpstreamError> {
+        self.call_with_progress(server, tool, arguments, limit, None)
+            .await
+    }
+
+    /// The same; `progress` hears what the server says of how far it has got.
+    pub async fn call_with_progress(
+        &self,
+        server: &str,
+        tool: &str,
+        arguments: Map<String, Value>,
+        limit: Option<Duration>,
+        progress: Option<Progress>,
+    ) -> Result<CallResult, UpstreamError> {
         let server = self.enabled(server)?;
         let upstream = &server.live.upstream;
         let (name, unwrap, arguments) = match upstream.tools().await {
@@ -416,7 +430,7 @@ impl Catalog {
             }
             Err(error) => return Err(error),
         };
-        let result = upstream.call(&name, arguments, limit).await?;
+        let result = upstream.call(&name, arguments, limit, progress).await?;
         CallResult::read(result, unwrap, server.entry.name.clone(), name)
     }
 

@@ -2,6 +2,7 @@
 //! it says comes from the bridge.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use rmcp::handler::server::ServerHandler;
@@ -12,11 +13,30 @@ use rmcp::model::{
     ReadResourceResult, Resource, ResourceContents, ServerCapabilities, ServerConfig, Tool,
 };
 use rmcp::service::{Peer, RequestContext, RoleServer};
+use rmcp::transport::async_rw::AsyncRwTransport;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::arrivals::{Arrival, InOrder};
 use crate::bridge::{Bridge, Connection};
 use crate::reply::Reply;
 use crate::{manual, request, run, tool};
+
+/// The longest line a client may send: the code of a run, escaped, with room to spare.
+pub const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Lines of JSON-RPC over two streams, as a server of ours hears and answers a client.
+pub fn transport<R, W>(read: R, write: W) -> InOrder<AsyncRwTransport<RoleServer, R, W>>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let lines = AsyncRwTransport::new_server(read, write);
+    InOrder::new(lines.with_max_line_length(LINE_BYTES_MAX))
+}
+
+/// At most so often; a server may send progress as fast as it can.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// The server as one client sees it.
 #[derive(Clone)]
@@ -52,8 +72,9 @@ impl McpServer {
     async fn run_python(
         &self,
         arguments: serde_json::Map<String, Value>,
-        context: RequestContext<RoleServer>,
+        mut context: RequestContext<RoleServer>,
     ) -> CallToolResult {
+        let arrival = context.extensions.remove::<Arrival>();
         let client = context.client_info().map(|info| info.name);
         let limits = self.bridge.settings().limits.clone();
         let request = match request::parse(
@@ -77,6 +98,7 @@ impl McpServer {
             request,
             cancel.clone(),
             report,
+            arrival,
         ));
         tokio::pin!(running);
         let reply = tokio::select! {
@@ -105,6 +127,8 @@ impl ServerHandler for McpServer {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        // The description names the servers, and a client may never ask again.
+        self.bridge.discovered().await;
         Ok(ListToolsResult::with_all_items(vec![self.tool()]))
     }
 
@@ -200,6 +224,8 @@ impl ProgressSender {
                 if peer.notify_progress(param).await.is_err() {
                     return;
                 }
+                // What comes meanwhile is told by the latest of it.
+                tokio::time::sleep(PROGRESS_EVERY).await;
             }
         });
         Self { messages, task }

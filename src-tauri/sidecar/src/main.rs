@@ -3,6 +3,8 @@
 //! Without a command it serves MCP on stdin and stdout; then stdout carries MCP and nothing else.
 
 mod cli;
+#[cfg(unix)]
+mod relay;
 mod serve;
 mod style;
 
@@ -54,24 +56,12 @@ enum Command {
     Doctor(cli::doctor::DoctorArguments),
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let arguments = Arguments::parse();
     start_log(arguments.command.is_none());
     let outcome = match arguments.command {
-        None => serve::stdio().await,
-        Some(Command::Run(arguments)) => cli::run::run(arguments).await,
-        Some(Command::Servers(arguments)) => cli::servers::run(arguments).await,
-        Some(Command::Search(arguments)) => cli::search::run(arguments).await,
-        Some(Command::Clients(arguments)) => cli::clients::run(&arguments),
-        Some(Command::Connect(arguments)) => cli::connect::connect(&arguments),
-        Some(Command::Disconnect(arguments)) => {
-            cli::connect::run(&arguments, Action::Disconnect, false)
-        }
-        Some(Command::Move(arguments)) => cli::connect::run(&arguments, Action::Move, false),
-        Some(Command::Restore(arguments)) => cli::connect::run(&arguments, Action::Restore, false),
-        Some(Command::Memory(arguments)) => cli::memory::run(arguments),
-        Some(Command::Doctor(arguments)) => cli::doctor::run(arguments).await,
+        None => serve::stdio(),
+        Some(command) => run(command),
     };
     match outcome {
         Ok(code) => code,
@@ -79,6 +69,22 @@ async fn main() -> ExitCode {
             style::error(&format!("{error:#}"));
             ExitCode::FAILURE
         }
+    }
+}
+
+#[tokio::main]
+async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(arguments) => cli::run::run(arguments).await,
+        Command::Servers(arguments) => cli::servers::run(arguments).await,
+        Command::Search(arguments) => cli::search::run(arguments).await,
+        Command::Clients(arguments) => cli::clients::run(&arguments),
+        Command::Connect(arguments) => cli::connect::connect(&arguments),
+        Command::Disconnect(arguments) => cli::connect::run(&arguments, Action::Disconnect, false),
+        Command::Move(arguments) => cli::connect::run(&arguments, Action::Move, false),
+        Command::Restore(arguments) => cli::connect::run(&arguments, Action::Restore, false),
+        Command::Memory(arguments) => cli::memory::run(arguments),
+        Command::Doctor(arguments) => cli::doctor::run(arguments).await,
     }
 }
 

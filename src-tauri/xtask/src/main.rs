@@ -7,6 +7,7 @@
 )]
 
 mod bench;
+mod bindings;
 mod check;
 mod demo;
 mod engine;
@@ -19,6 +20,7 @@ mod shell;
 mod test;
 mod tidy;
 mod tokens;
+mod ui;
 
 use std::process::ExitCode;
 
@@ -46,6 +48,10 @@ enum Command {
     Engines,
     /// Measure the built product against its figures.
     Bench(bench::Arguments),
+    /// Write the window's types from the core's.
+    Bindings(bindings::Arguments),
+    /// Check and test the window.
+    Ui,
     /// Formatting, clippy and tidy.
     Check,
     /// What the compiler cannot check: who may know what.
@@ -60,6 +66,8 @@ fn main() -> ExitCode {
         Command::Image(arguments) => image::run(&arguments),
         Command::Engines => test::keep_ready(),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Bindings(arguments) => bindings::run(&arguments),
+        Command::Ui => ui::run_all(),
         Command::Check => check::run_all(),
         Command::Tidy => tidy::run_all(),
     };

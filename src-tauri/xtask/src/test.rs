@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 
 use crate::engine::{self, Engines};
 use crate::shell::{build_sidecar, cargo, root, say, target, which};
-use crate::{check, setup, tidy};
+use crate::{bindings, check, setup, tidy, ui};
 
 /// Most tests wait for a container, so there are more of them at once than cores.
 const TEST_THREADS: &str = "4";
@@ -60,6 +60,12 @@ impl Tally {
         let begun = Instant::now();
         match step() {
             Ok(count) => {
+                if count.skipped > 0 {
+                    self.skips.push(format!(
+                        "{name}: {} that say so in their code",
+                        count.skipped
+                    ));
+                }
                 if count.failed > 0 {
                     self.failures
                         .push(format!("{name}: {} failed", count.failed));
@@ -136,6 +142,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             });
         }
         client_tests(&environment, &mut tally);
+        tally.whole("window: types of the core", bindings::check);
+        tally.whole("window: formatting and types", ui::check);
+        tally.whole("window: units", ui::units);
+        tally.whole("window: screens", ui::screens);
         tally.whole("tidy", tidy::run_all);
         if !arguments.fast {
             tally.whole("format", check::format);
