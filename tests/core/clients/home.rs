@@ -106,7 +106,7 @@ impl Home {
     }
 
     pub(crate) fn standings(&self) -> Vec<Standing> {
-        self.with(|connector| connector.standings())
+        self.with(runbridge_core::clients::connect::Connector::standings)
     }
 
     pub(crate) fn standing(&self, client: &str) -> Option<Standing> {
