@@ -263,7 +263,12 @@ async fn the_environment_is_the_login_one_changed_as_the_entry_says() {
     let told = bench.structured("environment", json!({})).await;
     assert_eq!(
         told["env"],
-        json!({"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/home/someone", "TOKEN": "s3cret", "RUNBRIDGE_NESTED": "1"})
+        json!({
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "HOME": "/home/someone",
+            "TOKEN": "s3cret",
+            "RUNBRIDGE_NESTED": "1",
+        })
     );
     assert_eq!(told["argv"], json!(["two words", "$HOME", "ünï"]));
     assert_eq!(

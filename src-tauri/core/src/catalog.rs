@@ -228,6 +228,11 @@ impl Catalog {
         })
     }
 
+    /// Hear of changes from now on.
+    pub fn subscribe(&self) -> broadcast::Receiver<CatalogEvent> {
+        self.config.events.subscribe()
+    }
+
     /// Take over these entries. New servers are there at once and started when needed; a changed one
     /// is stopped, and started anew by the next call; a removed one is stopped. Returns when the
     /// processes that had to stop are gone; the entries count before.
