@@ -12,8 +12,8 @@ fn components() -> Components {
     Components::from_env().expect("RUNBRIDGE_TEST_COMPONENTS: run `cargo xtask test`")
 }
 
-/// What a program says, in a home folder of its own.
-fn says(home: &TempHome, program: &Path, arguments: &[&str]) -> String {
+/// What a program says on stdout and stderr, in a home folder of its own.
+fn heard(home: &TempHome, program: &Path, arguments: &[&str]) -> (String, String) {
     let output = Command::new(program)
         .args(arguments)
         .current_dir(home.path())
@@ -22,13 +22,14 @@ fn says(home: &TempHome, program: &Path, arguments: &[&str]) -> String {
         .env("PATH", std::env::var_os("PATH").unwrap())
         .output()
         .unwrap();
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(
-        output.status.success(),
-        "{text}{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    text
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{stdout}{stderr}");
+    (stdout, stderr)
+}
+
+fn says(home: &TempHome, program: &Path, arguments: &[&str]) -> String {
+    heard(home, program, arguments).0
 }
 
 fn runbridge(home: &TempHome, arguments: &[&str]) -> String {
@@ -101,7 +102,9 @@ fn gemini_connects_to_us() {
         "{\n  // comments are allowed here\n  \"security\": {\"folderTrust\": {\"enabled\": false}}\n}\n",
     );
     runbridge(&home, &["connect", "gemini-cli"]);
-    let listed = says(&home, &gemini, &["mcp", "list"]);
+    // Some versions list on stderr.
+    let (stdout, stderr) = heard(&home, &gemini, &["mcp", "list"]);
+    let listed = stdout + &stderr;
     let ours = listed.lines().find(|line| line.contains("runbridge:"));
     assert!(
         ours.is_some_and(|line| line.contains("Connected")),
