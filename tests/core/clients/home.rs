@@ -105,6 +105,10 @@ impl Home {
         self.act(client, Action::Disconnect).unwrap();
     }
 
+    #[allow(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method by its name has one lifetime, and this needs any"
+    )]
     pub(crate) fn standings(&self) -> Vec<Standing> {
         self.with(runbridge_core::clients::connect::Connector::standings)
     }
