@@ -1,4 +1,5 @@
-// Builds the window against the browser host once, and serves it to all tests.
+// Builds the window against the browser host once, and serves it to all tests. Under tests Svelte builds
+// its watchful form, which complains on the console of what is odd, and the tests listen.
 
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -13,16 +14,16 @@ declare module 'vitest' {
   }
 }
 
+/** As strict as the app's own, whose window may also speak with its bridge. */
+const POLICY = "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'";
+
 export default async function setup(project: TestProject): Promise<() => Promise<void>> {
   const root = fileURLToPath(new URL('.', import.meta.url));
   const outDir = await mkdtemp(join(tmpdir(), 'runbridge-ui-'));
   const shared = { root, mode: 'recorded', logLevel: 'warn' } as const;
   await build({ ...shared, build: { outDir, emptyOutDir: true } });
-  const server = await preview({
-    ...shared,
-    build: { outDir },
-    preview: { host: '127.0.0.1', port: 0, strictPort: true },
-  });
+  const headers = { 'content-security-policy': POLICY };
+  const server = await preview({ ...shared, build: { outDir }, preview: { host: '127.0.0.1', port: 0, strictPort: true, headers } });
   const address = server.resolvedUrls?.local[0];
   if (!address) throw new Error('the built window is not served');
   project.provide('address', address);

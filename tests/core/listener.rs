@@ -34,10 +34,14 @@ impl App {
     }
 
     fn open_in(home: TempDir) -> Self {
+        Self::open_as(Role::Ask, home)
+    }
+
+    fn open_as(role: Role, home: TempDir) -> Self {
         let environment = environment(home.path());
         let paths = Paths::for_user(&environment).unwrap();
         let owner = Owner::claim(&paths).unwrap();
-        let bridge = Bridge::open(environment, Role::Ask).unwrap();
+        let bridge = Bridge::open(environment, role).unwrap();
         let listener = Some(Listener::open(Arc::clone(&bridge), &owner).unwrap());
         Self {
             home,
@@ -98,6 +102,9 @@ fn environment(home: &Path) -> Environment {
             ("HOME", home),
             ("RUNBRIDGE_HOME", &ours),
             ("SHELL", "/bin/sh"),
+            // Nothing here runs code, and no engine of this machine shall be asked to.
+            ("MCP_BRIDGE_RUNTIME", "docker"),
+            ("DOCKER_HOST", "unix:///nonexistent"),
         ],
     )
 }
@@ -119,12 +126,31 @@ impl Client {
         self.0.write.write_all(line.as_bytes()).await.unwrap();
     }
 
-    async fn ask(&mut self, message: Value) -> Value {
-        self.send(message).await;
+    async fn hear(&mut self) -> Value {
         let mut line = String::new();
         let read = self.0.read.read_line(&mut line);
         timeout(PATIENCE, read).await.unwrap().unwrap();
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"))
+    }
+
+    async fn ask(&mut self, message: Value) -> Value {
+        self.send(message).await;
+        loop {
+            let heard = self.hear().await;
+            if heard.get("id").is_some() {
+                return heard;
+            }
+        }
+    }
+
+    /// Wait for the news that the tool is described in other words.
+    async fn hears_of_a_change(&mut self) -> Value {
+        loop {
+            let heard = self.hear().await;
+            if heard["method"] == "notifications/tools/list_changed" {
+                return heard;
+            }
+        }
     }
 
     async fn greet(&mut self) {
@@ -212,6 +238,51 @@ async fn a_client_of_the_revision_without_greeting_is_served() {
         answer["result"]["tools"][0]["name"], "run_python",
         "{answer}"
     );
+    app.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_new_server_is_told_to_clients_of_either_era() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::create_dir(home.path().join("MCPs")).unwrap();
+    let app = App::open_as(Role::Serve, home);
+    let mut greeting = app.client().await;
+    greeting.greet().await;
+    greeting.works().await;
+    let mut listening = app.client().await;
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list",
+        "params": {"_meta": meta}});
+    listening.ask(list.clone()).await;
+    listening
+        .send(
+            json!({"jsonrpc": "2.0", "id": "sub", "method": "subscriptions/listen",
+            "params": {"_meta": meta, "notifications": {"toolsListChanged": true}}}),
+        )
+        .await;
+    let acknowledged = listening.hear().await;
+    assert_eq!(
+        acknowledged["method"], "notifications/subscriptions/acknowledged",
+        "{acknowledged}"
+    );
+    let servers = json!({"mcpServers": {"late": {"command": "/bin/false"}}});
+    std::fs::write(
+        app.home.path().join("MCPs/servers.json"),
+        servers.to_string(),
+    )
+    .unwrap();
+    greeting.hears_of_a_change().await;
+    let news = listening.hears_of_a_change().await;
+    assert_eq!(
+        news["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"], "sub",
+        "{news}"
+    );
+    let tools = listening.ask(list).await;
+    let description = tools["result"]["tools"][0]["description"].as_str().unwrap();
+    assert!(description.contains("late"), "{description}");
     app.shut_down().await;
 }
 

@@ -1,13 +1,13 @@
 //! Sidecars that relay to an app: one bridge for all clients, and what they see of it when it goes.
 
 use std::io::{BufRead as _, BufReader, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use runbridge_testkit::{
-    Engine, Era, Leftovers, McpClient, Pending, RequestError, TempHome, image, wait_for,
+    Components, Engine, Era, Leftovers, McpClient, Pending, RequestError, TempHome, image, wait_for,
 };
 use serde_json::{Map, Value, json};
 
@@ -233,6 +233,10 @@ fn an_app_that_is_killed_in_a_call_costs_one_answer(engine: Engine) {
     assert_restarted(run.wait(PATIENCE));
     desk.start_app();
     desk.app().says("clients 2");
+    let news = client.notification(PATIENCE, |one| {
+        one["method"] == "notifications/tools/list_changed"
+    });
+    assert!(news.is_some(), "the client was not told to look again");
     let reply = client.run("print('x' in globals())");
     assert_eq!(reply.stdout(), "False\n", "{}", reply.result);
     assert!(
@@ -401,6 +405,52 @@ fn a_bridge_that_a_bridge_started_is_not_lent_the_apps() {
 }
 
 #[test]
+fn two_real_clients_share_one_process_of_each_server() {
+    let components = Components::from_env().expect("run `cargo xtask test`");
+    let mut desk = Desk::new(engine());
+    desk.home.write("files/hello.txt", "hello from a file\n");
+    let servers = components.entries(&["filesystem", "time"], &desk.home);
+    desk.home.write_servers(&servers);
+    desk.start_app();
+    let components = PathBuf::from(std::env::var_os("RUNBRIDGE_TEST_COMPONENTS").unwrap());
+    let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/clients");
+    let start = |interpreter: &Path, script: &str| {
+        Command::new(interpreter)
+            .arg(scripts.join(script))
+            .env("SIDECAR", SIDECAR)
+            .env("COMPONENTS", &components)
+            .env("HOME", desk.home.path())
+            .env("TMPDIR", desk.home.temp_dir())
+            .envs(desk.variables.iter().map(|(name, value)| (name, value)))
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap()
+    };
+    let python = components.join("py/clients/bin/python");
+    let both = [
+        start(&python, "python_sdk_session.py"),
+        start(Path::new("node"), "typescript_sdk.mjs"),
+    ];
+    for mut client in both {
+        let ended = wait_for(2 * PATIENCE, || client.try_wait().unwrap());
+        if ended.is_none() {
+            client.kill().unwrap();
+        }
+        assert!(ended.is_some_and(|status| status.success()), "{ended:?}");
+    }
+    desk.app().says("clients 0");
+    let processes = desk.leftovers.processes();
+    for server in ["mcp-server-filesystem", "mcp-server-time"] {
+        let of_server = processes
+            .iter()
+            .filter(|line| line.contains(server))
+            .count();
+        assert_eq!(of_server, 1, "{server}: {processes:#?}");
+    }
+    desk.close();
+}
+
+#[test]
 fn fifty_clients_come_run_and_leave_nothing() {
     let mut desk = Desk::with_app(engine());
     let before = {
@@ -410,16 +460,16 @@ fn fifty_clients_come_run_and_leave_nothing() {
         desk.app().says("clients 0");
         desk.app().open_files()
     };
-    std::thread::scope(|scope| {
-        let clients: Vec<_> = (0..50).map(|_| desk.client(LATEST)).collect();
-        desk.app().says("clients 50");
+    let clients: Vec<_> = (0..50).map(|_| desk.client(LATEST)).collect();
+    desk.app().says("clients 50");
+    let mut clients = clients.into_iter().enumerate();
+    loop {
         // Some at a time, since no more interpreters than the limit may be at work.
-        let mut clients = clients.into_iter().enumerate();
-        loop {
-            let some: Vec<_> = clients.by_ref().take(5).collect();
-            if some.is_empty() {
-                break;
-            }
+        let some: Vec<_> = clients.by_ref().take(5).collect();
+        if some.is_empty() {
+            break;
+        }
+        std::thread::scope(|scope| {
             for (number, client) in some {
                 scope.spawn(move || {
                     let code = format!("print(await mcp_stub.echo(text='{number}'))");
@@ -427,8 +477,8 @@ fn fifty_clients_come_run_and_leave_nothing() {
                     closes(client);
                 });
             }
-        }
-    });
+        });
+    }
     desk.app().says("clients 0");
     assert_eq!(desk.server_starts(), 1);
     desk.leftovers.note_owner();

@@ -111,6 +111,7 @@ export const words = {
       chooseSandbox: 'Choose sandbox',
       addServer: 'Add server',
       copyPath: 'Copy path of sidecar',
+      launchText: 'Then all clients share one bridge. You can change this in Settings.',
     },
   },
 

@@ -1,8 +1,8 @@
 //! The bridge: everything that lives, owned by one value, reached by library calls.
 
 pub mod activity;
-pub mod arrivals;
 pub mod api;
+pub mod arrivals;
 pub mod atomic;
 pub mod bridge;
 mod calls;

@@ -3,10 +3,11 @@
 
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use runbridge_sandbox::{GuestExit, PythonError, RunEnd, RunOutcome, RunRequest, SandboxError};
 use serde_json::json;
+use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::{RunEnded, RunStarted};
@@ -26,6 +27,9 @@ use crate::upstream::UpstreamError;
 
 /// How long an interrupted run may take to stop before its sandbox is killed.
 const GRACE_MS: u64 = 2_000;
+
+/// Between two signs of life of a run; the shortest patience of a client that we know is 60 s.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 
 /// Hears what a run is waiting for, in words.
 pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
@@ -124,6 +128,7 @@ impl Run<'_> {
             facts.run_id.clone(),
             writer,
             servers.clone(),
+            self.report.clone(),
         ));
         lease.runs += 1;
         let run = RunRequest {
@@ -138,9 +143,8 @@ impl Run<'_> {
         self.connection.outputs().begin(self.id, &self.redactor);
         let outcome = match lease.interpreter.as_mut() {
             Some(interpreter) => {
-                interpreter
-                    .run(run, calls.clone(), self.cancel.clone())
-                    .await
+                let running = interpreter.run(run, calls.clone(), self.cancel.clone());
+                self.with_signs_of_life(running, &calls).await
             }
             None => return self.reply(facts),
         };
@@ -153,6 +157,32 @@ impl Run<'_> {
         facts.notes.extend(calls.notes());
         self.take_outcome(outcome, &mut facts);
         self.reply(facts)
+    }
+
+    /// Wait for the code, and say now and then that it runs: clients give up requests that they hear
+    /// nothing of.
+    async fn with_signs_of_life(
+        &self,
+        running: impl Future<Output = RunOutcome>,
+        calls: &RunCalls,
+    ) -> RunOutcome {
+        tokio::pin!(running);
+        let began = Instant::now();
+        let mut signs = interval_at(began + SIGN_OF_LIFE, SIGN_OF_LIFE);
+        loop {
+            tokio::select! {
+                outcome = &mut running => return outcome,
+                _ = signs.tick() => {
+                    if let Some(report) = &self.report {
+                        let seconds = began.elapsed().as_secs();
+                        report(&format!(
+                            "running for {seconds} s, {} tool calls so far",
+                            calls.tool_calls()
+                        ));
+                    }
+                }
+            }
+        }
     }
 
     /// The session's turn, with a live interpreter.

@@ -11,6 +11,7 @@ mod style;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use runbridge_core::clients::connect::Action;
 
 /// One MCP tool in place of hundreds: model-written Python runs in a sandbox and calls your MCP
 /// servers through this bridge.
@@ -39,6 +40,16 @@ enum Command {
     Servers(cli::servers::ServersArguments),
     /// Search the tools of all servers
     Search(cli::search::SearchArguments),
+    /// List the MCP clients on this machine, and whether they are connected
+    Clients(cli::clients::ClientsArguments),
+    /// Put Runbridge into a client's file
+    Connect(cli::connect::ConnectArguments),
+    /// Take it out again, and put back what was moved
+    Disconnect(cli::connect::ChangeArguments),
+    /// Take a client's own servers out of its file and reach them through Runbridge
+    Move(cli::connect::ChangeArguments),
+    /// Put a client's own servers back
+    Restore(cli::connect::ChangeArguments),
     /// Look at and change what the model remembers
     Memory(cli::memory::MemoryArguments),
     /// Check engine, image, limits and servers; says what to do about each problem
@@ -67,6 +78,11 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Run(arguments) => cli::run::run(arguments).await,
         Command::Servers(arguments) => cli::servers::run(arguments).await,
         Command::Search(arguments) => cli::search::run(arguments).await,
+        Command::Clients(arguments) => cli::clients::run(&arguments),
+        Command::Connect(arguments) => cli::connect::connect(&arguments),
+        Command::Disconnect(arguments) => cli::connect::run(&arguments, Action::Disconnect, false),
+        Command::Move(arguments) => cli::connect::run(&arguments, Action::Move, false),
+        Command::Restore(arguments) => cli::connect::run(&arguments, Action::Restore, false),
         Command::Memory(arguments) => cli::memory::run(arguments),
         Command::Doctor(arguments) => cli::doctor::run(arguments).await,
     }

@@ -841,7 +841,7 @@ export interface Commands {
   run_code: { arguments: { code: string }; result: string };
   /** Ends an interpreter and its variables. */
   stop_interpreter: { arguments: { id: string }; result: null };
-  /** Has what interpreters use measured once a second, or no longer. */
+  /** Has what interpreters use measured once a second, or no longer; it ends with the window, too. */
   watch_interpreters: { arguments: { on: boolean }; result: null };
   /** Some memory items whose key or value contains a text. */
   read_memory: { arguments: { text: string; order: MemoryOrder; offset: number; limit: number }; result: MemoryPage };

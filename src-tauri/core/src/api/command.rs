@@ -76,7 +76,7 @@ commands! {
     run_code { code: String } -> String;
     /// Ends an interpreter and its variables.
     stop_interpreter { id: String } -> ();
-    /// Has what interpreters use measured once a second, or no longer.
+    /// Has what interpreters use measured once a second, or no longer; it ends with the window, too.
     watch_interpreters { on: bool } -> ();
 
     /// Some memory items whose key or value contains a text.
