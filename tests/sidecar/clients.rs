@@ -125,9 +125,9 @@ fn a_kill_at_any_moment_leaves_the_old_file_or_the_new_one() {
         let now = read();
         assert!(now == BEFORE || now == connected, "{now:?}");
         if now == connected {
-            new += 1
+            new += 1;
         } else {
-            old += 1
+            old += 1;
         }
         assert_eq!(visible(&home.join(".cursor")), ["mcp.json"]);
         // Whatever was left behind, the next command puts it right.

@@ -105,6 +105,14 @@ impl Home {
         self.act(client, Action::Disconnect).unwrap();
     }
 
+    #[allow(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method by its name has one lifetime, and this needs any"
+    )]
+    #[allow(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method's own path is not general enough over the connector's lifetime"
+    )]
     pub(crate) fn standings(&self) -> Vec<Standing> {
         self.with(|connector| connector.standings())
     }
