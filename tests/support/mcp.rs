@@ -389,8 +389,12 @@ fn message(line: &[u8]) -> Option<Map<String, Value>> {
     let Ok(Value::Object(message)) = serde_json::from_slice(line.strip_suffix(b"\n")?) else {
         return None;
     };
-    let is_answer = message.contains_key("id")
-        && (message.contains_key("result") ^ message.contains_key("error"));
+    // An error about a message that could not be read may lack the id of what it answers.
+    let is_answer = if message.contains_key("result") {
+        message.contains_key("id") && !message.contains_key("error")
+    } else {
+        message.contains_key("error")
+    };
     let is_question = message.get("method").is_some_and(Value::is_string);
     (message.get("jsonrpc") == Some(&json!("2.0")) && (is_answer || is_question)).then_some(message)
 }
@@ -401,7 +405,7 @@ fn take(
     shared: &Shared,
     stdin: &Mutex<Option<ChildStdin>>,
 ) {
-    let unreadable = message.get("id") == Some(&Value::Null);
+    let unreadable = message.get("id").is_none_or(Value::is_null);
     let method = message.get("method").cloned();
     match (method, message.get("id").cloned()) {
         (None, id) if !unreadable => {

@@ -12,7 +12,8 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::activity::{Activity, Retention};
 use crate::catalog::{Catalog, CatalogConfig, CatalogEvent};
-use crate::clients::entry::{Entry, EntryTransport};
+use crate::clients::connect::Running;
+use crate::clients::guardian::Guardian;
 use crate::clients::{self, Discovery, Search};
 use crate::interpreters::{ConnectionId, Interpreters};
 use crate::launch_env::LoginEnvironment;
@@ -20,7 +21,7 @@ use crate::manual::{self, ManualLimits};
 use crate::memory::{Memory, MemoryError, MemoryLimits};
 use crate::output::{ConnectionOutputs, OutputLimits, Outputs};
 use crate::paths::{Environment, NESTED, Paths, PathsError};
-use crate::redact::{Redactor, secrets_of};
+use crate::redact::{Redactor, entry_secrets};
 use crate::sandboxes::Sandboxes;
 use crate::saved_tools::{SavedTools, SavedToolsError};
 use crate::settings::{Settings, SettingsProblem};
@@ -55,6 +56,7 @@ pub struct Bridge {
     activity: Activity,
     memory: OnceLock<Arc<Memory>>,
     saved_tools: OnceLock<Arc<SavedTools>>,
+    guardian: Arc<Mutex<Guardian>>,
     runs: TaskTracker,
     tasks: Mutex<Vec<AbortOnDropHandle<()>>>,
 }
@@ -64,6 +66,7 @@ pub struct Connection {
     id: ConnectionId,
     outputs: ConnectionOutputs,
     closed: CancellationToken,
+    resumed: bool,
 }
 
 impl Connection {
@@ -75,6 +78,11 @@ impl Connection {
     /// What its runs print.
     pub(crate) fn outputs(&self) -> &ConnectionOutputs {
         &self.outputs
+    }
+
+    /// Its client ran code in another bridge before, whose variables are gone.
+    pub fn is_resumed(&self) -> bool {
+        self.resumed
     }
 
     /// Cancelled when the client has gone.
@@ -142,6 +150,7 @@ impl Bridge {
             interpreters: Arc::default(),
             memory: OnceLock::new(),
             saved_tools: OnceLock::new(),
+            guardian: Arc::default(),
             runs: TaskTracker::new(),
             tasks: Mutex::default(),
             paths,
@@ -173,6 +182,7 @@ impl Bridge {
                 let environment = bridge.environment.clone().filled_from(&login_env);
                 let watched = bridge.discover(environment.clone()).await;
                 if role == Role::Serve {
+                    bridge.guard(environment.clone()).await;
                     drop(bridge);
                     Self::watch(watching, environment, watched).await;
                 }
@@ -197,8 +207,14 @@ impl Bridge {
                 return Vec::new();
             }
         };
-        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
-        *self.settings_problems.write().unwrap_or_else(PoisonError::into_inner) = problems.into();
+        *self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        *self
+            .settings_problems
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = problems.into();
         if self.is_nested() {
             tracing::warn!("another Runbridge started this one as a server: no servers here");
             discovery.entries.clear();
@@ -233,6 +249,27 @@ impl Bridge {
         self.environment.filled(NESTED).is_some() && !self.settings().allow_self_server
     }
 
+    /// Look whether clients have lost us, and put back what the user wants kept.
+    async fn guard(&self, environment: Environment) {
+        if self.is_nested() {
+            return;
+        }
+        let (paths, settings) = (self.paths.clone(), self.settings());
+        let guardian = Arc::clone(&self.guardian);
+        let look = move || {
+            let search = Search::new(&paths, &environment, &settings);
+            lock(&guardian).look(&search, Running::now().as_ref())
+        };
+        match tokio::task::spawn_blocking(look).await {
+            Ok(findings) => {
+                for finding in findings {
+                    tracing::warn!("{finding}");
+                }
+            }
+            Err(error) => tracing::error!(%error, "the look at the clients broke off"),
+        }
+    }
+
     /// Follow changes of the config files for as long as the bridge lives.
     async fn watch(bridge: std::sync::Weak<Self>, environment: Environment, watched: Vec<PathBuf>) {
         let (watcher, mut changed) = Watcher::start(watched);
@@ -241,15 +278,27 @@ impl Bridge {
                 return;
             };
             watcher.update(bridge.discover(environment.clone()).await);
+            bridge.guard(environment.clone()).await;
         }
     }
 
     /// Attach a client.
     pub fn connect(&self) -> Arc<Connection> {
+        self.attach(false)
+    }
+
+    /// Attach a client that ran code in a bridge which is gone. Each of its sessions is told once
+    /// that earlier variables are gone too.
+    pub fn connect_resumed(&self) -> Arc<Connection> {
+        self.attach(true)
+    }
+
+    fn attach(&self, resumed: bool) -> Arc<Connection> {
         Arc::new(Connection {
             id: ConnectionId::next(),
             outputs: self.outputs.connection(),
             closed: CancellationToken::new(),
+            resumed,
         })
     }
 
@@ -299,7 +348,12 @@ impl Bridge {
 
     /// Settings that could not be used.
     pub fn settings_problems(&self) -> Arc<[SettingsProblem]> {
-        Arc::clone(&self.settings_problems.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(
+            &self
+                .settings_problems
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     /// Where this bridge keeps its files.
@@ -395,23 +449,6 @@ impl Bridge {
             value_bytes_max: limits.memory_value_bytes_max as usize,
             keys_max: limits.memory_keys_max as usize,
         })
-    }
-}
-
-fn entry_secrets(entry: &Entry) -> Vec<crate::secrets::Secret> {
-    match &entry.transport {
-        EntryTransport::Stdio { env, .. } => {
-            let set = env
-                .iter()
-                .filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)));
-            secrets_of(set, [])
-        }
-        EntryTransport::Http { headers, .. } => secrets_of(
-            [],
-            headers
-                .iter()
-                .map(|(name, value)| (name.as_str(), value.as_str())),
-        ),
     }
 }
 

@@ -17,13 +17,14 @@ use tokio::sync::Semaphore;
 
 use crate::activity::Call;
 use crate::bridge::{Bridge, Connection};
-use crate::catalog::{ServerName, ServerStatus};
+use crate::catalog::{Offer, ServerName, ServerStatus};
 use crate::docs::{self, Detail};
 use crate::memory::{MemoryError, UpdateResult};
 use crate::output::{OutputError, run_of_name};
+use crate::run::Report;
 use crate::saved_tools::{NewTool, SavedToolsError};
 use crate::timestamp::now_ms;
-use crate::upstream::{UpstreamError, UpstreamState};
+use crate::upstream::{Progress, UpstreamError, UpstreamState};
 
 /// Results of a search that one call may ask for.
 const SEARCH_RESULTS_MAX: usize = 100;
@@ -41,6 +42,8 @@ pub(crate) struct RunCalls {
     tool_calls_max: u64,
     at_once: Semaphore,
     called: Mutex<BTreeSet<String>>,
+    /// Hears how far tool calls have got.
+    report: Option<Report>,
     notes: Mutex<BTreeSet<String>>,
 }
 
@@ -51,6 +54,18 @@ const NOTES_MAX: usize = 10;
 struct ToolCall {
     server: String,
     tool: String,
+    #[serde(default)]
+    arguments: Map<String, Value>,
+}
+
+/// What resources and prompts are asked with; each request takes what it needs.
+#[derive(Deserialize)]
+struct Asked {
+    server: String,
+    #[serde(default)]
+    uri: String,
+    #[serde(default)]
+    name: String,
     #[serde(default)]
     arguments: Map<String, Value>,
 }
@@ -136,6 +151,7 @@ impl RunCalls {
         run_id: String,
         writer: String,
         servers: Option<Vec<String>>,
+        report: Option<Report>,
     ) -> Self {
         let settings = bridge.settings();
         Self {
@@ -148,6 +164,7 @@ impl RunCalls {
             tool_calls_max: settings.limits.calls_max,
             at_once: Semaphore::new(settings.limits.calls_at_once_max as usize),
             called: Mutex::default(),
+            report,
             notes: Mutex::default(),
         }
     }
@@ -182,6 +199,11 @@ impl RunCalls {
     ) -> Result<Box<RawValue>, CallError> {
         match method {
             "tool.call" => self.call_tool(read(params)?).await,
+            "resources/list"
+            | "resources/templates/list"
+            | "resources/read"
+            | "prompts/list"
+            | "prompts/get" => self.ask_server(method, read(params)?).await,
             "tool.resolve" => self.resolve_tool(read(params)?).await,
             "servers" => raw(&self.servers()),
             "server" => self.server(&read(params)?),
@@ -200,8 +222,9 @@ impl RunCalls {
         }
     }
 
-    async fn call_tool(&self, call: ToolCall) -> Result<Box<RawValue>, CallError> {
-        let server = self.allowed(&call.server)?;
+    /// The server, if this run may still call it.
+    fn begin_call(&self, server: &str) -> Result<ServerName, CallError> {
+        let server = self.allowed(server)?;
         if self.tool_calls.fetch_add(1, Ordering::Relaxed) >= self.tool_calls_max {
             let max = self.tool_calls_max;
             let mut error = CallError::new(
@@ -214,6 +237,55 @@ impl RunCalls {
         if let Ok(mut called) = self.called.lock() {
             called.insert(server.name.clone());
         }
+        Ok(server)
+    }
+
+    /// Resources and prompts of a server: what is asked with the protocol's own name for it.
+    async fn ask_server(&self, method: &str, asked: Asked) -> Result<Box<RawValue>, CallError> {
+        let server = self.begin_call(&asked.server)?;
+        // Closed never: the semaphore lives as long as this handler.
+        let _turn = self.at_once.acquire().await;
+        let redactor = self.bridge.redactor();
+        let told = json!({ "uri": asked.uri, "name": asked.name, "arguments": asked.arguments });
+        let mut record = Call {
+            server: server.name.clone(),
+            tool: method.to_owned(),
+            arguments: redactor.text(&told.to_string()).into_owned(),
+            started_at: now_ms(),
+            ..Call::default()
+        };
+        let began = Instant::now();
+        let catalog = self.bridge.catalog();
+        let offer = match method {
+            "resources/list" => Some(Offer::Resources),
+            "resources/templates/list" => Some(Offer::ResourceTemplates),
+            "prompts/list" => Some(Offer::Prompts),
+            _ => None,
+        };
+        let answer = match (offer, method) {
+            (Some(offer), _) => {
+                let items = catalog.offers(&server.name, offer).await;
+                items.map(|items| to_raw_value(&items).unwrap_or_default())
+            }
+            (None, "resources/read") => catalog.read_resource(&server.name, &asked.uri).await,
+            (None, _) => {
+                catalog
+                    .prompt(&server.name, &asked.name, asked.arguments)
+                    .await
+            }
+        };
+        record.duration_ms = began.elapsed().as_millis() as u64;
+        match &answer {
+            Ok(answer) => record.result_bytes = answer.get().len() as u64,
+            Err(error) => record.error_code = Some(error_code(error)),
+        }
+        self.bridge.activity().call_ended(&self.run_id, record);
+        let answer = answer.map_err(|error| self.failed(&error, &server.name, None))?;
+        raw(&redactor.json_text(&answer))
+    }
+
+    async fn call_tool(&self, call: ToolCall) -> Result<Box<RawValue>, CallError> {
+        let server = self.begin_call(&call.server)?;
         // Closed never: the semaphore lives as long as this handler.
         let _turn = self.at_once.acquire().await;
         let redactor = self.bridge.redactor();
@@ -228,11 +300,16 @@ impl RunCalls {
         let Value::Object(arguments) = arguments else {
             return Err(value_error("arguments must be a mapping".to_owned()));
         };
+        let progress = self.report.clone().map(|report| -> Progress {
+            let called = format!("{}.{}", server.name, call.tool);
+            let redactor = Arc::clone(&redactor);
+            Arc::new(move |words: &str| report(&format!("{called}: {}", redactor.text(words))))
+        });
         let began = Instant::now();
         let called = self
             .bridge
             .catalog()
-            .call(&server.name, &call.tool, arguments, None)
+            .call_with_progress(&server.name, &call.tool, arguments, None, progress)
             .await;
         record.duration_ms = began.elapsed().as_millis() as u64;
         match &called {
@@ -242,10 +319,7 @@ impl RunCalls {
                 record.error_code = answer.is_error.then(|| "tool_failed".to_owned());
             }
             Err(error) => {
-                record.error_code = Some(match error.code() {
-                    Value::String(code) => code,
-                    code => code.to_string(),
-                });
+                record.error_code = Some(error_code(error));
             }
         }
         self.bridge.activity().call_ended(&self.run_id, record);
@@ -556,11 +630,19 @@ pub(crate) fn state(server: &ServerStatus) -> &'static str {
     if !server.needs.is_empty() {
         return "needs_value";
     }
-    match server.state {
+    match &server.state {
+        UpstreamState::Failed { error, .. } if error.wants_sign_in() => "needs_sign_in",
         UpstreamState::Stopped => "stopped",
         UpstreamState::Starting => "starting",
         UpstreamState::Ready => "ready",
         UpstreamState::Failed { .. } => "failed",
+    }
+}
+
+fn error_code(error: &UpstreamError) -> String {
+    match error.code() {
+        Value::String(code) => code,
+        code => code.to_string(),
     }
 }
 

@@ -56,8 +56,8 @@ impl Kind {
 
     fn packages(self) -> &'static str {
         match self {
-            Self::Python => "python3",
-            Self::Data => "python3,python3-numpy,python3-pandas,python3-matplotlib",
+            Self::Python => "busybox,python3",
+            Self::Data => "busybox,python3,python3-numpy,python3-pandas,python3-matplotlib",
         }
     }
 }
@@ -90,11 +90,16 @@ const EXCLUDED: [&str; 14] = [
 
 /// What packages' own scripts would do, as far as it matters: they do not run, which is what makes
 /// the image small and the same each time. `$1` is the root of the new system.
-const HOOKS: [&str; 4] = [
+const HOOKS: [&str; 5] = [
     // Docker gives a mount the mode of the folder below it.
     r#"mkdir -p "$1/workspace" && chmod 1777 "$1/workspace" "$1/tmp""#,
     r#"printf 'root:x:0:0:root:/root:/bin/false\nnobody:x:65534:65534:nobody:/workspace:/bin/false\n' >"$1/etc/passwd"
 printf 'root:x:0:\nnogroup:x:65534:\n' >"$1/etc/group""#,
+    // Code expects a shell and the common commands, as every image with Python has them.
+    r#"chroot "$1" /bin/busybox --list | while read -r applet; do
+  [ -e "$1/usr/bin/$applet" ] || ln -s /bin/busybox "$1/usr/bin/$applet"
+done
+[ -e "$1/bin/sh" ] || ln -s busybox "$1/bin/sh""#,
     // numpy finds these by links that update-alternatives would make.
     r#"for directory in "$1"/usr/lib/*-linux-gnu; do
   for library in blas lapack; do

@@ -60,6 +60,12 @@ impl Tally {
         let begun = Instant::now();
         match step() {
             Ok(count) => {
+                if count.skipped > 0 {
+                    self.skips.push(format!(
+                        "{name}: {} that say so in their code",
+                        count.skipped
+                    ));
+                }
                 if count.failed > 0 {
                     self.failures
                         .push(format!("{name}: {} failed", count.failed));

@@ -63,7 +63,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
             let (bar, report) = progress();
             let client = Some("command line");
             let reply =
-                run::run_python(&bridge, &connection, client, request, cancel, report).await;
+                run::run_python(&bridge, &connection, client, request, cancel, report, None).await;
             bar.finish_and_clear();
             interrupt.abort();
             bridge.disconnect(&connection).await;
