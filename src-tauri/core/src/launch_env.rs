@@ -186,9 +186,9 @@ mod tests {
             ),
             ("1", "ours", None)
         );
-        let arranged = combined(&[("PATH", "/work/venv/bin:/usr/bin")], &asked);
+        let arranged = combined(&[("PATH", "/code/venv/bin:/usr/bin")], &asked);
         assert!(
-            arranged["PATH"].starts_with("/work/venv/bin:/usr/bin:/home/u/bin"),
+            arranged["PATH"].starts_with("/code/venv/bin:/usr/bin:/home/u/bin"),
             "{}",
             arranged["PATH"]
         );

@@ -452,7 +452,7 @@ mod tests {
             syntax,
             environment: &environment,
             home: Path::new("/home/u"),
-            project: Some(Path::new("/work/app")),
+            project: Some(Path::new("/code/app")),
             file: Path::new("/home/u/f.json"),
             consulted: &RefCell::default(),
         };
@@ -488,7 +488,7 @@ mod tests {
                 Syntax::VsCode,
                 Argument,
                 "${workspaceFolder:x}${pathSeparator}y",
-                "/work/app/y",
+                "/code/app/y",
                 "",
             ),
             (Syntax::VsCode, Argument, "${input:key}", "", "input:key"),
@@ -498,7 +498,7 @@ mod tests {
                 Syntax::Roo,
                 Argument,
                 "${workspaceFolder}/x",
-                "/work/app/x",
+                "/code/app/x",
                 "",
             ),
             (
