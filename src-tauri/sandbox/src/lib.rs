@@ -9,6 +9,8 @@ mod error;
 pub mod frame;
 mod interpreter;
 mod limits;
+#[cfg(feature = "wasi")]
+pub mod wasi;
 
 use std::sync::Arc;
 
