@@ -7,6 +7,7 @@
 pub mod container;
 mod error;
 pub mod frame;
+mod guest;
 mod interpreter;
 mod limits;
 #[cfg(feature = "wasi")]

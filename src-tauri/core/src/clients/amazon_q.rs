@@ -1,0 +1,53 @@
+//! Amazon Q Developer CLI and Kiro, which it became. Agents carry servers of their own.
+
+use std::path::Path;
+
+use super::client::{Client, Place, files_in};
+use super::expand::Syntax;
+use super::fields::{Dialect, Timeout};
+
+/// Amazon Q Developer.
+pub(super) const AMAZON_Q: Client = Client {
+    id: "amazon-q",
+    name: "Amazon Q Developer",
+    dialect: Dialect {
+        syntax: Syntax::EnvInEnv,
+        timeout: Timeout::CallMilliseconds,
+        bare_url_is_sse: false,
+    },
+    places: |search| {
+        let home = search.paths.home.join(".aws/amazonq");
+        let mut places = search.projects(&[".amazonq/mcp.json"]);
+        places.push(Place::user(home.join("mcp.json")));
+        places.extend(agents(&home.join("cli-agents")));
+        places
+    },
+    read: |reading| reading.section(&["mcpServers"]),
+};
+
+/// Kiro.
+pub(super) const KIRO: Client = Client {
+    id: "kiro",
+    name: "Kiro",
+    dialect: Dialect {
+        syntax: Syntax::Shell,
+        timeout: Timeout::CallMilliseconds,
+        bare_url_is_sse: false,
+    },
+    places: |search| {
+        let home = search.paths.home.join(".kiro");
+        let mut places = search.projects(&[".kiro/settings/mcp.json"]);
+        places.push(Place::user(home.join("settings/mcp.json")));
+        places.extend(agents(&home.join("agents")));
+        places
+    },
+    read: |reading| reading.section(&["mcpServers"]),
+};
+
+fn agents(folder: &Path) -> impl Iterator<Item = Place> {
+    files_in(folder, |name| {
+        !name.starts_with('.') && name.ends_with(".json")
+    })
+    .into_iter()
+    .map(Place::user)
+}

@@ -1,0 +1,50 @@
+//! Claude Desktop. Its file moved with each way of packaging it for Windows; all candidates are read.
+
+use super::client::{Client, Place, files_in};
+use super::expand::Syntax;
+use super::fields::{Dialect, Timeout};
+use crate::paths::Os;
+
+const FILE: &str = "claude_desktop_config.json";
+
+/// Claude Desktop.
+pub(super) const CLIENT: Client = Client {
+    id: "claude-desktop",
+    name: "Claude Desktop",
+    dialect: Dialect {
+        syntax: Syntax::None,
+        timeout: Timeout::Unknown,
+        bare_url_is_sse: false,
+    },
+    places: |search| {
+        let config = &search.paths.user_config;
+        let local = &search.paths.user_local;
+        let mut folders = vec![config.join("Claude")];
+        match search.environment.os() {
+            // Some repackagings write the name in lower case.
+            Os::Linux => folders.push(config.join("claude")),
+            Os::Macos => {}
+            Os::Windows => {
+                // The newest package first: where it runs, the older files are left behind unread.
+                let newest = files_in(&local.join("Claude-Data"), |name| {
+                    name.to_ascii_lowercase().starts_with("claude_") && name != FILE
+                });
+                let packages =
+                    files_in(&local.join("Packages"), |name| name.starts_with("Claude_"));
+                let packages = packages
+                    .into_iter()
+                    .map(|package| package.join("LocalCache/Roaming/Claude"));
+                let classic = std::mem::take(&mut folders);
+                folders.extend(newest);
+                folders.push(local.join("Claude-Data"));
+                folders.extend(packages);
+                folders.extend(classic);
+            }
+        }
+        folders
+            .into_iter()
+            .map(|folder| Place::user(folder.join(FILE)))
+            .collect()
+    },
+    read: |reading| reading.section(&["mcpServers"]),
+};

@@ -1,0 +1,63 @@
+//! VS Code and its kin: Insiders, VSCodium, Code - OSS, and the servers that they leave on remote machines.
+//!
+//! Values of `inputs` are in its secret store, where only VS Code may look: what needs one says so.
+
+use std::path::PathBuf;
+
+use super::Search;
+use super::client::{Client, Place, Reading, files_in};
+use super::expand::Syntax;
+use super::fields::{Dialect, Timeout};
+
+/// VS Code.
+pub(super) const CLIENT: Client = Client {
+    id: "vscode",
+    name: "VS Code",
+    dialect: Dialect {
+        syntax: Syntax::VsCode,
+        timeout: Timeout::Unknown,
+        bare_url_is_sse: false,
+    },
+    places: |search| {
+        let mut places = search.projects(&[".vscode/mcp.json"]);
+        for user in user_folders(search) {
+            places.push(Place::user(user.join("mcp.json")));
+            let profiles = files_in(&user.join("profiles"), |name| !name.starts_with('.'));
+            places.extend(
+                profiles
+                    .into_iter()
+                    .map(|profile| Place::user(profile.join("mcp.json"))),
+            );
+            places.push(Place::user(user.join("settings.json")));
+        }
+        places
+    },
+    read,
+};
+
+/// The `User` folder of each kin.
+pub(super) fn user_folders(search: &Search<'_>) -> Vec<PathBuf> {
+    let config = &search.paths.user_config;
+    let home = &search.paths.home;
+    ["Code", "Code - Insiders", "VSCodium", "Code - OSS"]
+        .iter()
+        .map(|name| config.join(name).join("User"))
+        .chain(
+            [".vscode-server", ".vscode-server-insiders"]
+                .iter()
+                .map(|name| home.join(name).join("data/User")),
+        )
+        .collect()
+}
+
+fn read(reading: &mut Reading<'_, '_>) {
+    if reading.path.ends_with("settings.json") {
+        // The earlier place, written as a tree or flat. VS Code moves it to `mcp.json` when it sees it.
+        reading.section(&["mcp", "servers"]);
+        reading.section(&["mcp.servers"]);
+    } else {
+        reading.section(&["servers"]);
+        // The commonest mistake in this file.
+        reading.section(&["mcpServers"]);
+    }
+}

@@ -1,0 +1,300 @@
+//! Live interpreters by connection and session name: reuse, order, idle expiry, a bound on their
+//! number. Knows nothing of what they execute.
+//!
+//! Runs of one session queue for its lock, which is fair, so they go in the order they came; runs
+//! of different sessions do not meet.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use runbridge_sandbox::Interpreter;
+use tokio::sync::{Notify, OwnedMutexGuard};
+
+/// Runs that may wait for one session; more are refused as busy.
+const WAITING_RUNS_MAX: usize = 64;
+
+/// Sessions remembered, live or not, so that one whose variables are gone can say why.
+const SESSIONS_MAX: usize = 1024;
+
+/// One client attached to us; unique in this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConnectionId(u64);
+
+impl ConnectionId {
+    /// A new one.
+    pub fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl std::fmt::Display for ConnectionId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Key {
+    connection: ConnectionId,
+    session: String,
+}
+
+/// All sessions with their interpreters.
+#[derive(Default)]
+pub struct Interpreters {
+    sessions: Mutex<HashMap<Key, Arc<Session>>>,
+    /// A run has ended: there may be a new earliest expiry.
+    changed: Notify,
+}
+
+struct Session {
+    slot: Arc<tokio::sync::Mutex<Slot>>,
+    waiting: AtomicUsize,
+    used_at: Mutex<Instant>,
+    live: std::sync::atomic::AtomicBool,
+}
+
+/// What a session holds between runs. A run owns it while it lasts.
+#[derive(Default)]
+pub struct Slot {
+    /// The interpreter, once one was needed.
+    pub interpreter: Option<Interpreter>,
+    /// Runs that this session has seen; names their sources.
+    pub runs: u64,
+    /// Why the variables of earlier runs are gone; told once.
+    pub lost: Option<String>,
+}
+
+/// Too many runs wait for one session.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Busy;
+
+/// A session taken for one run; gives it back when dropped.
+pub struct Lease {
+    slot: OwnedMutexGuard<Slot>,
+    session: Arc<Session>,
+    owner: Arc<Interpreters>,
+}
+
+impl std::ops::Deref for Lease {
+    type Target = Slot;
+
+    fn deref(&self) -> &Slot {
+        &self.slot
+    }
+}
+
+impl std::ops::DerefMut for Lease {
+    fn deref_mut(&mut self) -> &mut Slot {
+        &mut self.slot
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if self
+            .slot
+            .interpreter
+            .as_ref()
+            .is_some_and(|interpreter| !interpreter.is_alive())
+        {
+            self.slot.interpreter = None;
+        }
+        self.session
+            .live
+            .store(self.slot.interpreter.is_some(), Ordering::Release);
+        *lock(&self.session.used_at) = Instant::now();
+        self.owner.changed.notify_one();
+    }
+}
+
+impl Interpreters {
+    /// Wait for the turn of a run in this session.
+    pub async fn take(
+        self: &Arc<Self>,
+        connection: ConnectionId,
+        session: &str,
+    ) -> Result<Lease, Busy> {
+        let session = self.session(Key {
+            connection,
+            session: session.to_owned(),
+        })?;
+        if session.waiting.fetch_add(1, Ordering::AcqRel) >= WAITING_RUNS_MAX {
+            session.waiting.fetch_sub(1, Ordering::AcqRel);
+            return Err(Busy);
+        }
+        let waiting = Waiting(&session.waiting);
+        let slot = session.slot.clone().lock_owned().await;
+        drop(waiting);
+        Ok(Lease {
+            slot,
+            session,
+            owner: self.clone(),
+        })
+    }
+
+    fn session(&self, key: Key) -> Result<Arc<Session>, Busy> {
+        let mut sessions = lock(&self.sessions);
+        if let Some(session) = sessions.get(&key) {
+            return Ok(session.clone());
+        }
+        if sessions.len() >= SESSIONS_MAX {
+            let forgettable = sessions
+                .iter()
+                .filter(|(_, session)| Arc::strong_count(session) == 1 && !session.is_live())
+                .min_by_key(|(_, session)| *lock(&session.used_at))
+                .map(|(key, _)| key.clone());
+            sessions.remove(&forgettable.ok_or(Busy)?);
+        }
+        let session = Arc::new(Session {
+            slot: Arc::default(),
+            waiting: AtomicUsize::new(0),
+            used_at: Mutex::new(Instant::now()),
+            live: std::sync::atomic::AtomicBool::new(false),
+        });
+        sessions.insert(key, session.clone());
+        Ok(session)
+    }
+
+    /// How many sessions have an interpreter.
+    pub fn live_count(&self) -> usize {
+        lock(&self.sessions)
+            .values()
+            .filter(|session| session.is_live())
+            .count()
+    }
+
+    /// Make room for one more interpreter: end those not in use, longest unused first, until fewer
+    /// than `count_max` are left. Returns whether that was reached.
+    pub async fn make_room(&self, count_max: usize) -> bool {
+        while self.live_count() >= count_max {
+            let candidates = self.idle_since(Duration::ZERO);
+            let mut ended = false;
+            for session in candidates {
+                if session
+                    .end("the session was the longest unused when another needed room")
+                    .await
+                {
+                    ended = true;
+                    break;
+                }
+            }
+            if !ended {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// End all interpreters of a connection that has gone, and forget its sessions. Its runs must
+    /// have been cancelled.
+    pub async fn close(&self, connection: ConnectionId) {
+        let gone: Vec<Arc<Session>> = {
+            let mut sessions = lock(&self.sessions);
+            let keys: Vec<Key> = sessions
+                .keys()
+                .filter(|key| key.connection == connection)
+                .cloned()
+                .collect();
+            keys.into_iter()
+                .filter_map(|key| sessions.remove(&key))
+                .collect()
+        };
+        let mut ends = tokio::task::JoinSet::new();
+        for session in gone {
+            ends.spawn(async move {
+                let interpreter = session.slot.lock().await.interpreter.take();
+                if let Some(interpreter) = interpreter {
+                    interpreter.end().await;
+                }
+            });
+        }
+        while ends.join_next().await.is_some() {}
+    }
+
+    /// End every interpreter.
+    pub async fn close_all(&self) {
+        let connections: std::collections::BTreeSet<ConnectionId> = lock(&self.sessions)
+            .keys()
+            .map(|key| key.connection)
+            .collect();
+        for connection in connections {
+            self.close(connection).await;
+        }
+    }
+
+    /// End interpreters that were not used for `idle`. Runs until it is dropped.
+    pub async fn expire(&self, idle: Duration) {
+        let why = format!("the session was not used for {} s", idle.as_secs());
+        loop {
+            for session in self.idle_since(idle) {
+                session.end(&why).await;
+            }
+            let next = lock(&self.sessions)
+                .values()
+                .filter(|session| session.is_live())
+                .map(|session| *lock(&session.used_at) + idle)
+                .min();
+            match next {
+                Some(next) => {
+                    // A run that outlasts the idle time has not updated its session yet.
+                    let next = next.max(Instant::now() + Duration::from_millis(100));
+                    tokio::select! {
+                        () = tokio::time::sleep_until(next.into()) => {}
+                        () = self.changed.notified() => {}
+                    }
+                }
+                None => self.changed.notified().await,
+            }
+        }
+    }
+
+    /// Live sessions unused for so long, longest first.
+    fn idle_since(&self, idle: Duration) -> Vec<Arc<Session>> {
+        let mut found: Vec<(Instant, Arc<Session>)> = lock(&self.sessions)
+            .values()
+            .filter(|session| session.is_live())
+            .map(|session| (*lock(&session.used_at), session.clone()))
+            .filter(|(used_at, _)| used_at.elapsed() >= idle)
+            .collect();
+        found.sort_by_key(|(used_at, _)| *used_at);
+        found.into_iter().map(|(_, session)| session).collect()
+    }
+}
+
+impl Session {
+    fn is_live(&self) -> bool {
+        self.live.load(Ordering::Acquire)
+    }
+
+    /// End the interpreter, unless a run has the session.
+    async fn end(&self, why: &str) -> bool {
+        let Ok(mut slot) = self.slot.clone().try_lock_owned() else {
+            return false;
+        };
+        let Some(interpreter) = slot.interpreter.take() else {
+            return false;
+        };
+        slot.lost = Some(why.to_owned());
+        self.live.store(false, Ordering::Release);
+        interpreter.end().await;
+        true
+    }
+}
+
+/// Counts a run out of the queue, also when its future is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A panic while one of these locks was held left no half-made change behind.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

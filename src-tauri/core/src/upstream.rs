@@ -1,0 +1,595 @@
+//! One live connection per server: started when needed, ready, called, cancelled, stopped.
+//!
+//! A server is in one of the states of [`UpstreamState`]. Whoever needs it asks for its connection;
+//! the first starts it, the others wait for the same start. A start that fails costs only those who
+//! waited for it, and the next one waits longer each time. A server that died is started again by
+//! the next call, while the call that it died in is never repeated.
+//!
+//! It knows processes, the protocol and time. It does not know what tools mean, what the model may
+//! call, or that there are other servers.
+//!
+//! A second transport is one more file beside `stdio.rs`: something that implements rmcp's
+//! [`Transport`](rmcp::transport::Transport) and is made in [`Upstream::open`].
+
+mod connection;
+mod error;
+pub(crate) mod lifecycle;
+mod stdio;
+mod tools;
+mod wire;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use serde_json::Map;
+use serde_json::value::RawValue;
+use tokio::sync::watch;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+
+use self::connection::Connection;
+pub use self::error::UpstreamError;
+use self::error::seconds;
+use self::lifecycle::{Era, GreetError, greet};
+use self::stdio::{Noise, Process, Program, StderrTail};
+pub use self::tools::{Tool, ToolList};
+use crate::clients::entry::{Entry, EntryTransport};
+
+/// The first wait after a failed start, doubled with each further failure.
+const BACKOFF_FIRST: Duration = Duration::from_secs(1);
+
+/// The longest wait between two starts of a server that keeps failing.
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
+
+/// A server that lived this long before it died counts as one that works.
+const WORKED_AFTER: Duration = Duration::from_secs(10);
+
+/// Deaths in a row, each soon after the start, before starts are spaced out.
+const DEATHS_FORGIVEN: u32 = 5;
+
+/// How long to wait for the exit status of a server whose output has ended.
+const EXIT_STATUS: Duration = Duration::from_secs(1);
+
+/// Bounds in time; each is a setting.
+#[derive(Clone, Debug)]
+pub struct UpstreamLimits {
+    /// From the start of the process to its list of tools.
+    pub start_ms_max: u64,
+    /// The same for programs that may download the server first, such as `npx`.
+    pub start_download_ms_max: u64,
+    /// One call, from when the server is ready.
+    pub call_ms_max: u64,
+    /// A server that nobody has used for this long is stopped.
+    pub idle_ms_max: u64,
+}
+
+impl Default for UpstreamLimits {
+    fn default() -> Self {
+        Self {
+            start_ms_max: 30_000,
+            start_download_ms_max: 60_000,
+            call_ms_max: 60_000,
+            idle_ms_max: 600_000,
+        }
+    }
+}
+
+/// Where a server stands.
+#[derive(Clone, Debug)]
+pub enum UpstreamState {
+    /// Not running; the next call starts it.
+    Stopped,
+    /// On its way.
+    Starting,
+    /// Running, its tools known.
+    Ready,
+    /// The last start failed, or it died.
+    Failed {
+        /// Why.
+        error: Arc<UpstreamError>,
+        /// Until when calls fail at once with that error.
+        retry_in: Duration,
+    },
+}
+
+/// What there is to show of a server.
+#[derive(Clone, Debug)]
+pub struct UpstreamStatus {
+    /// Where it stands.
+    pub state: UpstreamState,
+    /// Its process, while it runs.
+    pub pid: Option<u32>,
+    /// Since when it runs.
+    pub started_at: Option<SystemTime>,
+    /// The protocol revision that it speaks.
+    pub revision: Option<String>,
+    /// What it calls itself.
+    pub title: Option<String>,
+    /// What it says of its use.
+    pub instructions: Option<String>,
+    /// What is odd about it, one sentence each.
+    pub notes: Vec<String>,
+}
+
+/// What its owner hears of.
+#[derive(Clone, Debug)]
+pub(crate) enum Change {
+    /// [`UpstreamStatus`] differs.
+    State,
+    /// The tools were listed.
+    Tools(Arc<ToolList>),
+}
+
+pub(crate) type Observer = Arc<dyn Fn(&str, Change) + Send + Sync>;
+
+/// One server's connection, or the means to have one.
+pub(crate) struct Upstream {
+    entry: Entry,
+    login_env: Arc<BTreeMap<String, String>>,
+    limits: UpstreamLimits,
+    observer: Observer,
+    state: Mutex<State>,
+    /// The era that its last greeting showed.
+    era: Mutex<Option<Era>>,
+    stderr: Mutex<Arc<StderrTail>>,
+    /// A process that was given up and may not have ended; the next start waits for it, so that
+    /// there is never a second copy.
+    leaving: Mutex<Option<Process>>,
+    /// Calls that hold or await the connection.
+    in_flight: AtomicUsize,
+    used_at: Mutex<Instant>,
+}
+
+enum State {
+    Stopped,
+    Starting { done: watch::Receiver<Option<StartResult>>, cancel: CancellationToken },
+    Ready { connection: Arc<Connection>, deaths: u32 },
+    Failed { error: Arc<UpstreamError>, failures: u32, deaths: u32, retry_at: Instant },
+    /// For good.
+    ShutDown,
+}
+
+type StartResult = Result<Arc<Connection>, UpstreamError>;
+
+impl Upstream {
+    pub(crate) fn new(
+        entry: Entry,
+        login_env: Arc<BTreeMap<String, String>>,
+        limits: UpstreamLimits,
+        era: Option<Era>,
+        observer: Observer,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            entry,
+            login_env,
+            limits,
+            observer,
+            state: Mutex::new(State::Stopped),
+            era: Mutex::new(era),
+            stderr: Mutex::default(),
+            leaving: Mutex::new(None),
+            in_flight: AtomicUsize::new(0),
+            used_at: Mutex::new(Instant::now()),
+        })
+    }
+
+    /// Call a tool. The limit counts from when the server is ready. Dropping the future tells the
+    /// server to stop working on it.
+    pub(crate) async fn call(
+        self: &Arc<Self>,
+        tool: &str,
+        arguments: Map<String, serde_json::Value>,
+        limit: Option<Duration>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let _in_use = self.in_use();
+        let connection = self.connection().await?;
+        let limit = limit.unwrap_or_else(|| {
+            Duration::from_millis(self.entry.call_ms_max.unwrap_or(self.limits.call_ms_max))
+        });
+        connection.call(tool, arguments, limit).await
+    }
+
+    /// The tools, from a running server; started for it if need be.
+    pub(crate) async fn tools(self: &Arc<Self>) -> Result<Arc<ToolList>, UpstreamError> {
+        let _in_use = self.in_use();
+        self.connection().await?.tools()
+    }
+
+    /// List the tools once more, unless that was done a moment ago.
+    pub(crate) async fn list_again(self: &Arc<Self>) -> Result<Arc<ToolList>, UpstreamError> {
+        let _in_use = self.in_use();
+        self.connection().await?.list_again().await
+    }
+
+    /// Whether nothing needs to be started for a call.
+    pub(crate) fn is_ready(&self) -> bool {
+        matches!(&*self.state(), State::Ready { connection, .. } if !connection.is_closed())
+    }
+
+    pub(crate) fn status(&self) -> UpstreamStatus {
+        let state = self.state();
+        let (shown, connection) = match &*state {
+            State::Stopped | State::ShutDown => (UpstreamState::Stopped, None),
+            State::Starting { .. } => (UpstreamState::Starting, None),
+            State::Ready { connection, .. } if connection.is_closed() => (UpstreamState::Stopped, None),
+            State::Ready { connection, .. } => (UpstreamState::Ready, Some(connection)),
+            State::Failed { error, retry_at, .. } => {
+                let retry_in = retry_at.saturating_duration_since(Instant::now());
+                (UpstreamState::Failed { error: Arc::clone(error), retry_in }, None)
+            }
+        };
+        let greeting = connection.map(|connection| connection.greeting());
+        UpstreamStatus {
+            state: shown,
+            pid: connection.map(|connection| connection.pid()),
+            started_at: connection.map(|connection| connection.started_at()),
+            revision: greeting.map(|greeting| greeting.revision.clone()),
+            title: greeting.and_then(|greeting| greeting.title.clone()),
+            instructions: greeting.and_then(|greeting| greeting.instructions.clone()),
+            notes: connection.map(|connection| connection.notes()).unwrap_or_default(),
+        }
+    }
+
+    /// The end of what the last process wrote to stderr.
+    pub(crate) fn stderr(&self) -> String {
+        lock(&self.stderr).text()
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.entry.name
+    }
+
+    pub(crate) fn era(&self) -> Option<Era> {
+        *lock(&self.era)
+    }
+
+    /// Stop the process, if there is one, and forget failures: the next call starts it at once.
+    pub(crate) async fn stop(&self) {
+        self.end(State::Stopped).await;
+    }
+
+    /// Stop the process; nothing starts it again.
+    pub(crate) async fn shut_down(&self) {
+        self.end(State::ShutDown).await;
+    }
+
+    /// Stop the process if nobody has used it for as long as the limit says. Gives the time after
+    /// which to ask again.
+    pub(crate) async fn stop_if_idle(&self) -> Duration {
+        let idle_max = Duration::from_millis(self.limits.idle_ms_max);
+        let connection = {
+            let mut state = self.state();
+            // A caller counts itself before it looks at the state, so nobody can slip in between.
+            let idle = lock(&self.used_at).elapsed();
+            match &*state {
+                State::Ready { connection, .. } if self.in_flight.load(Ordering::SeqCst) == 0 => {
+                    if idle < idle_max {
+                        return idle_max - idle;
+                    }
+                    let connection = Arc::clone(connection);
+                    *state = State::Stopped;
+                    connection
+                }
+                State::Ready { .. }
+                | State::Stopped
+                | State::Starting { .. }
+                | State::Failed { .. }
+                | State::ShutDown => return idle_max,
+            }
+        };
+        tracing::info!(server = %self.entry.name, "an idle server is stopped");
+        self.changed(Change::State);
+        connection.stop().await;
+        idle_max
+    }
+
+    async fn end(&self, next: State) {
+        let before = std::mem::replace(&mut *self.state(), next);
+        match before {
+            State::Stopped | State::ShutDown | State::Failed { .. } => {}
+            State::Starting { mut done, cancel } => {
+                cancel.cancel();
+                let _ = done.wait_for(Option::is_some).await;
+            }
+            State::Ready { connection, .. } => connection.stop().await,
+        }
+        let leaving = lock(&self.leaving).take();
+        if let Some(process) = leaving {
+            process.stop().await;
+        }
+        self.changed(Change::State);
+    }
+
+    /// The connection: at hand, or when the start that is under way or begins now has ended.
+    async fn connection(self: &Arc<Self>) -> StartResult {
+        match self.ready_or_starting()? {
+            Ok(connection) => Ok(connection),
+            Err(done) => wait(done, &self.entry.name).await,
+        }
+    }
+
+    /// The connection, or what to wait for; a start begins if none is under way. The error is that
+    /// none may begin.
+    #[allow(clippy::type_complexity, reason = "each part is said above")]
+    fn ready_or_starting(
+        self: &Arc<Self>,
+    ) -> Result<Result<Arc<Connection>, watch::Receiver<Option<StartResult>>>, UpstreamError> {
+        let mut state = self.state();
+        let (failures, deaths) = match &*state {
+            State::Ready { connection, .. } if !connection.is_closed() => {
+                return Ok(Ok(Arc::clone(connection)));
+            }
+            State::Ready { deaths, .. } => (0, *deaths),
+            State::Starting { done, .. } => return Ok(Err(done.clone())),
+            State::Failed { error, retry_at, .. } if *retry_at > Instant::now() => {
+                return Err(UpstreamError::BackingOff {
+                    last: Arc::clone(error),
+                    retry_in: retry_at.saturating_duration_since(Instant::now()),
+                });
+            }
+            State::Failed { failures, deaths, .. } => (*failures, *deaths),
+            State::Stopped => (0, 0),
+            State::ShutDown => return Err(self.stopped()),
+        };
+        let (finished, done) = watch::channel(None);
+        let cancel = CancellationToken::new();
+        *state = State::Starting { done: done.clone(), cancel: cancel.clone() };
+        drop(state);
+        // The start is a task of its own: it goes on when the caller that began it has gone. It ends
+        // by its own limit or by `cancel`.
+        tokio::spawn(Arc::clone(self).start(cancel, finished, failures, deaths));
+        self.changed(Change::State);
+        Ok(Err(done))
+    }
+
+    async fn start(
+        self: Arc<Self>,
+        cancel: CancellationToken,
+        finished: watch::Sender<Option<StartResult>>,
+        failures: u32,
+        deaths: u32,
+    ) {
+        let result = tokio::select! {
+            result = self.open() => result,
+            () = cancel.cancelled() => Err(self.stopped()),
+        };
+        {
+            let mut state = self.state();
+            if cancel.is_cancelled() {
+                // Whoever cancelled has set the state that is to be.
+            } else if let Ok(connection) = &result {
+                *state = State::Ready { connection: Arc::clone(connection), deaths };
+                self.watch_for_death(connection, deaths);
+            } else if let Err(error) = &result {
+                tracing::info!(server = %self.entry.name, %error, "a server did not start");
+                *state = State::Failed {
+                    error: Arc::new(error.clone()),
+                    failures: failures + 1,
+                    deaths,
+                    retry_at: Instant::now() + backoff(failures),
+                };
+            }
+        }
+        if cancel.is_cancelled()
+            && let Ok(connection) = &result
+        {
+            connection.stop().await;
+        }
+        if let Ok(connection) = &result
+            && let Ok(tools) = connection.tools()
+        {
+            self.changed(Change::Tools(tools));
+        }
+        self.changed(Change::State);
+        finished.send_replace(Some(result));
+    }
+
+    /// From nothing to a connection with its tools listed.
+    async fn open(self: &Arc<Self>) -> StartResult {
+        let server = &self.entry.name;
+        if !self.entry.needs.is_empty() {
+            return Err(UpstreamError::NeedsValue {
+                server: server.clone(),
+                needs: self.entry.needs.clone(),
+            });
+        }
+        let EntryTransport::Stdio { command, args, env, cwd } = &self.entry.transport else {
+            return Err(UpstreamError::TransportUnsupported { server: server.clone() });
+        };
+        let program = Program {
+            command: command.clone(),
+            args: args.clone(),
+            env: stdio::environment(&self.login_env, env),
+            cwd: cwd.clone(),
+        };
+        let leaving = lock(&self.leaving).take();
+        if let Some(process) = leaving {
+            process.stop().await;
+        }
+        let limit = self.start_limit(command);
+        let mut era = self.era();
+        loop {
+            let stderr = Arc::new(StderrTail::default());
+            *lock(&self.stderr) = Arc::clone(&stderr);
+            let noise = Arc::new(Noise::default());
+            let started = stdio::start(&program, Arc::clone(&stderr), Arc::clone(&noise));
+            let started = started.await.map_err(|error| UpstreamError::Start {
+                server: server.clone(),
+                reason: error.reason,
+                stderr_last: None,
+                hint: error.hint,
+            })?;
+            let stdio::Started { mut transport, process } = started;
+            let begun = Instant::now();
+            let greeted = timeout(limit, greet(&mut transport, era)).await;
+            let failure = match greeted {
+                Ok(Ok(greeting)) => {
+                    *lock(&self.era) = Some(greeting.era);
+                    let changed = {
+                        let upstream = Arc::downgrade(self);
+                        move |tools| {
+                            if let Some(upstream) = upstream.upgrade() {
+                                upstream.changed(Change::Tools(tools));
+                            }
+                        }
+                    };
+                    let connection = Connection::new(
+                        server.clone(), transport, process, greeting, stderr, noise, changed,
+                    );
+                    let left = limit.saturating_sub(begun.elapsed());
+                    match timeout(left, connection.list()).await {
+                        Ok(Ok(())) => return Ok(connection),
+                        Ok(Err(error)) => return Err(connection.as_start_error(error).await),
+                        Err(_) => {
+                            connection.give_up(&self.leaving);
+                            return Err(self.still_starting(limit, "it has not listed its tools"));
+                        }
+                    }
+                }
+                Ok(Err(GreetError::Closed { discover_unanswered: true }))
+                    if era != Some(Era::Initialize) =>
+                {
+                    // Servers of the old era may exit on a question that they do not know. Which
+                    // era it is of shows when it answers; nothing is remembered before.
+                    tracing::debug!(%server, "ended on server/discover; it is started again for initialize");
+                    era = Some(Era::Initialize);
+                    process.stop().await;
+                    continue;
+                }
+                Ok(Err(GreetError::Closed { .. })) => {
+                    let reason = match process.exit(EXIT_STATUS).await {
+                        Some(exit) => format!("it {exit} before it was ready"),
+                        None => "it closed its output before it was ready".to_owned(),
+                    };
+                    UpstreamError::Start {
+                        server: server.clone(),
+                        reason,
+                        stderr_last: lock(&self.stderr).last_line(),
+                        hint: None,
+                    }
+                }
+                Ok(Err(GreetError::Refused(detail))) => UpstreamError::Protocol {
+                    server: server.clone(),
+                    detail: format!("no common protocol version: {detail}"),
+                },
+                Err(_) => {
+                    // Silent to both questions: perhaps the first one confused it.
+                    *lock(&self.era) = Some(Era::Initialize);
+                    self.still_starting(limit, "it has not answered")
+                }
+            };
+            drop(transport);
+            *lock(&self.leaving) = Some(process);
+            if let Some(process) = lock(&self.leaving).as_ref() {
+                process.begin_stop();
+            }
+            return Err(failure);
+        }
+    }
+
+    fn still_starting(&self, limit: Duration, detail: &str) -> UpstreamError {
+        UpstreamError::Start {
+            server: self.entry.name.clone(),
+            reason: format!("still starting after {} ({detail})", seconds(limit)),
+            stderr_last: lock(&self.stderr).last_line(),
+            hint: Some(
+                "If it needs longer, for a download perhaps, raise the server's start limit (`start_ms_max`)".to_owned(),
+            ),
+        }
+    }
+
+    fn start_limit(&self, command: &str) -> Duration {
+        let name = std::path::Path::new(command).file_stem().unwrap_or_default();
+        let downloads = ["npx", "uvx", "docker", "podman", "bunx", "pipx"].iter().any(|known| name == *known);
+        Duration::from_millis(self.entry.start_ms_max.unwrap_or(if downloads {
+            self.limits.start_download_ms_max.max(self.limits.start_ms_max)
+        } else {
+            self.limits.start_ms_max
+        }))
+    }
+
+    /// When the server dies by itself, its state says so at once and not when it is next called.
+    fn watch_for_death(self: &Arc<Self>, connection: &Arc<Connection>, deaths: u32) {
+        let upstream = Arc::downgrade(self);
+        let watched = Arc::downgrade(connection);
+        let began = Instant::now();
+        let closed = connection.closed();
+        // Ends with the connection, which has its own bounds.
+        tokio::spawn(async move {
+            closed.await;
+            let Some(connection) = watched.upgrade() else { return };
+            let error = connection.death().await;
+            let Some(upstream) = upstream.upgrade() else { return };
+            {
+                let mut state = upstream.state();
+                let current = matches!(&*state, State::Ready { connection: now, .. } if Arc::ptr_eq(now, &connection));
+                if !current {
+                    return;
+                }
+                let deaths = if began.elapsed() > WORKED_AFTER { 1 } else { deaths + 1 };
+                let wait = match deaths.checked_sub(DEATHS_FORGIVEN + 1) {
+                    None => Duration::ZERO,
+                    Some(surplus) => backoff(surplus),
+                };
+                tracing::info!(server = %upstream.entry.name, %error, "a server died");
+                *state = State::Failed {
+                    error: Arc::new(error),
+                    failures: 0,
+                    deaths,
+                    retry_at: Instant::now() + wait,
+                };
+            }
+            upstream.changed(Change::State);
+        });
+    }
+
+    fn stopped(&self) -> UpstreamError {
+        UpstreamError::Stopped { server: self.entry.name.clone() }
+    }
+
+    fn changed(&self, change: Change) {
+        (self.observer)(&self.entry.name, change);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    fn in_use(&self) -> InUse<'_> {
+        self.in_flight.fetch_add(1, Ordering::SeqCst);
+        InUse(self)
+    }
+}
+
+/// Keeps a server from being stopped as idle.
+struct InUse<'a>(&'a Upstream);
+
+impl Drop for InUse<'_> {
+    fn drop(&mut self) {
+        *lock(&self.0.used_at) = Instant::now();
+        self.0.in_flight.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+async fn wait(mut done: watch::Receiver<Option<StartResult>>, server: &str) -> StartResult {
+    match done.wait_for(Option::is_some).await {
+        Ok(result) => match &*result {
+            Some(result) => result.clone(),
+            None => Err(UpstreamError::Stopped { server: server.to_owned() }),
+        },
+        // The task of the start is gone: the runtime shuts down.
+        Err(_) => Err(UpstreamError::Stopped { server: server.to_owned() }),
+    }
+}
+
+fn backoff(failures: u32) -> Duration {
+    BACKOFF_FIRST.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX)
+}
+
+/// A panic elsewhere does not make the data behind a lock unusable: each critical section here
+/// leaves it whole.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,468 @@
+//! One running server that has been greeted: calls and lists over it, until it ends.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, SystemTime};
+
+use rmcp::ClientHandler;
+use rmcp::model::{
+    CancelledNotification, CancelledNotificationParam, ClientConfig,
+    ClientNotification, ClientRequest, CustomRequest, CustomResult, ErrorData, RequestId,
+};
+use rmcp::service::{
+    NotificationContext, Peer, PeerRequestOptions, RequestContext, RoleClient, RunningService,
+    ServiceError, serve_directly,
+};
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::error::UpstreamError;
+use super::lifecycle::{Greeting, answer, client_info};
+use super::stdio::{Noise, Process, StderrTail, StdioTransport};
+use super::tools::{TOOLS_MAX, ToolList};
+use super::wire::raw_result;
+use super::{EXIT_STATUS, lock};
+
+/// Pages of one `tools/list`.
+const PAGES_MAX: usize = 1_000;
+
+/// Text of one `tools/list`, all pages together.
+const LIST_BYTES_MAX: usize = super::wire::LINE_BYTES_MAX;
+
+/// One listing that nobody waits for with a deadline of his own.
+const LIST: Duration = Duration::from_secs(30);
+
+/// How recent a list must be not to be asked for again because a name was missing.
+const LIST_FRESH: Duration = Duration::from_millis(500);
+
+/// A live connection. Dropping it stops the server in the background.
+pub(crate) struct Connection {
+    server: String,
+    service: RunningService<RoleClient, Face>,
+    process: Process,
+    greeting: Greeting,
+    stderr: Arc<StderrTail>,
+    noise: Arc<Noise>,
+    started_at: SystemTime,
+    tools: Mutex<Listed>,
+    /// Held while a list is under way, so that there is one at a time.
+    listing: tokio::sync::Mutex<()>,
+    on_tools: Box<dyn Fn(Arc<ToolList>) + Send + Sync>,
+    /// We ended it, or are about to.
+    stopping: AtomicBool,
+    closed: CancellationToken,
+    /// Lists again on `list_changed`, and keeps the subscription to it open.
+    _tasks: Vec<AbortOnDropHandle<()>>,
+}
+
+struct Listed {
+    tools: Result<Arc<ToolList>, UpstreamError>,
+    at: Instant,
+}
+
+/// Our side of the protocol: what servers may ask of us.
+struct Face {
+    tools_changed: Arc<Notify>,
+}
+
+impl ClientHandler for Face {
+    fn get_info(&self) -> ClientConfig {
+        let mut info = ClientConfig::default();
+        info.client_info = client_info();
+        info
+    }
+
+    async fn on_custom_request(
+        &self,
+        request: CustomRequest,
+        _context: RequestContext<RoleClient>,
+    ) -> Result<CustomResult, ErrorData> {
+        answer(&request.method).map(CustomResult)
+    }
+
+    async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
+        self.tools_changed.notify_one();
+    }
+}
+
+impl Connection {
+    pub(super) fn new(
+        server: String,
+        transport: StdioTransport,
+        process: Process,
+        greeting: Greeting,
+        stderr: Arc<StderrTail>,
+        noise: Arc<Noise>,
+        on_tools: impl Fn(Arc<ToolList>) + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let tools_changed = Arc::new(Notify::new());
+        let face = Face { tools_changed: Arc::clone(&tools_changed) };
+        let closed = CancellationToken::new();
+        let transport = Ending { transport, closed: closed.clone() };
+        let service = serve_directly(face, transport, Some(greeting.peer.clone()));
+        let not_yet = UpstreamError::Protocol {
+            server: server.clone(),
+            detail: "its tools have not been listed".to_owned(),
+        };
+        Arc::new_cyclic(|connection: &Weak<Self>| {
+            let mut tasks = vec![spawn(follow(Weak::clone(connection), tools_changed))];
+            if greeting.tools_list_changed && !greeting.peer.protocol_version.has_initialize() {
+                tasks.push(spawn(subscribe(service.peer().clone())));
+            }
+            Self {
+                server,
+                service,
+                process,
+                greeting,
+                stderr,
+                noise,
+                started_at: SystemTime::now(),
+                tools: Mutex::new(Listed { tools: Err(not_yet), at: Instant::now() }),
+                listing: tokio::sync::Mutex::new(()),
+                on_tools: Box::new(on_tools),
+                stopping: AtomicBool::new(false),
+                closed,
+                _tasks: tasks,
+            }
+        })
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    pub(super) fn started_at(&self) -> SystemTime {
+        self.started_at
+    }
+
+    pub(super) fn greeting(&self) -> &Greeting {
+        &self.greeting
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.is_cancelled() || self.stopping.load(Ordering::SeqCst) || self.process.has_exited()
+    }
+
+    /// Resolves when the connection has ended, without keeping it alive.
+    pub(super) fn closed(&self) -> impl Future<Output = ()> + Send + 'static {
+        self.closed.clone().cancelled_owned()
+    }
+
+    /// What is odd about the server.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        notes.extend(self.greeting.note.clone());
+        if let Some(line) = self.noise.first() {
+            notes.push(format!("writes to stdout, which is for messages alone; the first line was: {line}"));
+        }
+        match &lock(&self.tools).tools {
+            Ok(tools) => notes.extend(tools.notes.iter().cloned()),
+            Err(error) => notes.push(error.to_string()),
+        }
+        notes
+    }
+
+    pub(super) fn tools(&self) -> Result<Arc<ToolList>, UpstreamError> {
+        lock(&self.tools).tools.clone()
+    }
+
+    /// List the tools. A server that answers with an error stays usable, and the error is what
+    /// [`Self::tools`] gives; an error here means that the server is lost.
+    pub(super) async fn list(&self) -> Result<(), UpstreamError> {
+        let _one_at_a_time = self.listing.lock().await;
+        let tools = match self.all_pages().await {
+            Ok(tools) => Ok(Arc::new(tools)),
+            Err(error @ (UpstreamError::Died { .. } | UpstreamError::Stopped { .. })) => return Err(error),
+            Err(error) => Err(error),
+        };
+        *lock(&self.tools) = Listed { tools, at: Instant::now() };
+        Ok(())
+    }
+
+    /// List the tools, unless that was done a moment ago.
+    pub(super) async fn list_again(&self) -> Result<Arc<ToolList>, UpstreamError> {
+        if lock(&self.tools).at.elapsed() > LIST_FRESH {
+            let before = self.tools().ok();
+            match timeout(LIST, self.list()).await {
+                Ok(listed) => listed?,
+                Err(_) => {
+                    return Err(UpstreamError::Protocol {
+                        server: self.server.clone(),
+                        detail: format!("tools/list was not answered within {} s", LIST.as_secs()),
+                    });
+                }
+            }
+            if let Ok(tools) = self.tools()
+                && before.as_ref() != Some(&tools)
+            {
+                (self.on_tools)(tools);
+            }
+        }
+        self.tools()
+    }
+
+    async fn all_pages(&self) -> Result<ToolList, UpstreamError> {
+        #[derive(Deserialize)]
+        struct Page {
+            tools: Option<Vec<Value>>,
+            #[serde(rename = "nextCursor", default)]
+            next_cursor: Option<Value>,
+        }
+
+        let mut objects = Vec::new();
+        let mut note = None;
+        let mut cursor: Option<Value> = None;
+        let mut bytes = 0;
+        for page_number in 1.. {
+            let params = match &cursor {
+                None => json!({}),
+                Some(cursor) => json!({ "cursor": cursor }),
+            };
+            let text = match self.request("tools/list", params).await {
+                Ok(text) => text,
+                // A server without tools need not know the method.
+                Err(UpstreamError::Rpc { rpc_code: -32601, .. }) if page_number == 1 => {
+                    note = Some("offers no tools".to_owned());
+                    break;
+                }
+                Err(UpstreamError::Rpc { message, .. }) => {
+                    let detail = format!("tools/list failed on page {page_number}: {message}");
+                    if page_number == 1 {
+                        return Err(UpstreamError::Protocol { server: self.server.clone(), detail });
+                    }
+                    note = Some(format!("{detail}; the pages before it count"));
+                    break;
+                }
+                Err(error) => return Err(error),
+            };
+            bytes += text.get().len();
+            let page: Page = serde_json::from_str(text.get()).map_err(|error| UpstreamError::Protocol {
+                server: self.server.clone(),
+                detail: format!("its answer to tools/list is not a list: {error}"),
+            })?;
+            objects.extend(page.tools.unwrap_or_default());
+            let next = page.next_cursor.filter(|cursor| !cursor.is_null() && cursor.as_str() != Some(""));
+            if objects.len() > TOOLS_MAX {
+                objects.truncate(TOOLS_MAX);
+                note = Some(format!("lists more than {TOOLS_MAX} tools; the rest is left out"));
+                break;
+            }
+            let Some(next) = next else { break };
+            if cursor.as_ref() == Some(&next) {
+                note = Some(format!("repeats the cursor of page {page_number}; later pages are left out"));
+                break;
+            }
+            if page_number >= PAGES_MAX || bytes > LIST_BYTES_MAX {
+                note = Some(format!("lists its tools on more than {page_number} pages; the rest is left out"));
+                break;
+            }
+            cursor = Some(next);
+        }
+        let mut list = ToolList::read(objects);
+        if let Some(note) = note {
+            list.note(note);
+        }
+        Ok(list)
+    }
+
+    pub(super) async fn call(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+        limit: Duration,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let mut params = Map::with_capacity(2);
+        params.insert("name".to_owned(), tool.into());
+        params.insert("arguments".to_owned(), Value::Object(arguments));
+        match timeout(limit, self.request("tools/call", Value::Object(params))).await {
+            Ok(result) => result,
+            Err(_) => Err(UpstreamError::ToolTimeout {
+                server: self.server.clone(),
+                tool: tool.to_owned(),
+                after: limit,
+            }),
+        }
+    }
+
+    /// One request. Dropping the future cancels it at the server.
+    async fn request(&self, method: &str, params: Value) -> Result<Box<RawValue>, UpstreamError> {
+        if self.is_closed() {
+            return Err(self.death().await);
+        }
+        let request = ClientRequest::CustomRequest(CustomRequest::new(method, Some(params)));
+        let peer = self.service.peer();
+        let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+        let mut handle = match sent {
+            Ok(handle) => handle,
+            Err(error) => return Err(self.service_error(error).await),
+        };
+        let mut cancel = CancelOnDrop { peer, id: Some(handle.id.clone()) };
+        let answered = tokio::select! {
+            biased;
+            answered = &mut handle.rx => answered,
+            () = self.closed.cancelled() => match timeout(EXIT_STATUS, &mut handle.rx).await {
+                Ok(answered) => answered,
+                Err(_) => Ok(Err(ServiceError::TransportClosed)),
+            },
+        };
+        cancel.id = None;
+        match answered {
+            Ok(Ok(result)) => raw_result(result).map_err(|error| UpstreamError::Protocol {
+                server: self.server.clone(),
+                detail: format!("its answer to {method} cannot be read: {error}"),
+            }),
+            Ok(Err(error)) => Err(self.service_error(error).await),
+            Err(_) => Err(self.death().await),
+        }
+    }
+
+    async fn service_error(&self, error: ServiceError) -> UpstreamError {
+        match error {
+            ServiceError::McpError(error) => UpstreamError::Rpc {
+                server: self.server.clone(),
+                rpc_code: error.code.0.into(),
+                message: error.message.into_owned(),
+                data: error.data,
+            },
+            ServiceError::TransportClosed | ServiceError::TransportSend(_) => self.death().await,
+            other => UpstreamError::Protocol { server: self.server.clone(), detail: other.to_string() },
+        }
+    }
+
+    /// Why there is no connection any more.
+    pub(super) async fn death(&self) -> UpstreamError {
+        if self.stopping.load(Ordering::SeqCst) {
+            return UpstreamError::Stopped { server: self.server.clone() };
+        }
+        let exit = match self.process.exit(EXIT_STATUS).await {
+            Some(exit) => exit.to_string(),
+            None => {
+                // Without its output it is of no use, and it must not stay beside its successor.
+                self.process.begin_stop();
+                "closed its output".to_owned()
+            }
+        };
+        UpstreamError::Died { server: self.server.clone(), exit, stderr_last: self.stderr.last_line() }
+    }
+
+    /// The same end, told of a server that was not ready.
+    pub(super) async fn as_start_error(&self, error: UpstreamError) -> UpstreamError {
+        let UpstreamError::Died { .. } = error else { return error };
+        let UpstreamError::Died { server, exit, stderr_last } = self.death().await else { return error };
+        UpstreamError::Start {
+            server,
+            reason: format!("it {exit} before it had listed its tools"),
+            stderr_last,
+            hint: None,
+        }
+    }
+
+    /// Stop the server in the background; `leaving` gets what to wait for.
+    pub(super) fn give_up(self: Arc<Self>, leaving: &Mutex<Option<Process>>) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.service.cancellation_token().cancel();
+        self.process.begin_stop();
+        *leaving.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.process.watch());
+    }
+
+    /// Stop the server and wait until it and all that it started are gone.
+    pub(super) async fn stop(&self) {
+        self.stopping.store(true, Ordering::SeqCst);
+        self.service.cancellation_token().cancel();
+        self.process.stop().await;
+    }
+}
+
+/// Marks the connection as closed when the transport says that it is, before rmcp's service has
+/// wound up.
+struct Ending<T> {
+    transport: T,
+    closed: CancellationToken,
+}
+
+impl<T: rmcp::transport::Transport<RoleClient>> rmcp::transport::Transport<RoleClient> for Ending<T> {
+    type Error = T::Error;
+
+    fn send(
+        &mut self,
+        message: rmcp::model::ClientJsonRpcMessage,
+    ) -> impl Future<Output = Result<(), T::Error>> + Send + 'static {
+        self.transport.send(message)
+    }
+
+    async fn receive(&mut self) -> Option<rmcp::model::ServerJsonRpcMessage> {
+        let message = self.transport.receive().await;
+        if message.is_none() {
+            self.closed.cancel();
+        }
+        message
+    }
+
+    async fn close(&mut self) -> Result<(), T::Error> {
+        self.closed.cancel();
+        self.transport.close().await
+    }
+}
+
+impl<T> Drop for Ending<T> {
+    fn drop(&mut self) {
+        self.closed.cancel();
+    }
+}
+
+/// Tells the server to stop working on a request that nobody waits for any more.
+struct CancelOnDrop<'a> {
+    peer: &'a Peer<RoleClient>,
+    id: Option<RequestId>,
+}
+
+impl Drop for CancelOnDrop<'_> {
+    fn drop(&mut self) {
+        let Some(id) = self.id.take() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let peer = self.peer.clone();
+        let reason = "nobody waits for the answer any more".to_owned();
+        let params = CancelledNotificationParam::new(Some(id), Some(reason));
+        let notification = CancelledNotification::new(params);
+        // Bounded by the connection: it ends when the message is written or the connection closes.
+        runtime.spawn(async move {
+            let _ = peer.send_notification(ClientNotification::CancelledNotification(notification)).await;
+        });
+    }
+}
+
+fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
+    AbortOnDropHandle::new(tokio::spawn(task))
+}
+
+/// Lists the tools again each time the server says that they changed.
+async fn follow(connection: Weak<Connection>, tools_changed: Arc<Notify>) {
+    loop {
+        tools_changed.notified().await;
+        let Some(connection) = connection.upgrade() else { return };
+        // A change that came while a list was under way is in the next one.
+        if let Ok(Ok(())) = timeout(LIST, connection.list()).await
+            && let Ok(tools) = connection.tools()
+        {
+            (connection.on_tools)(tools);
+        }
+    }
+}
+
+/// Since 2026-07-28 a server tells of changes only on a request that stays open for it.
+async fn subscribe(peer: Peer<RoleClient>) {
+    let params = json!({ "notifications": { "toolsListChanged": true } });
+    let request = ClientRequest::CustomRequest(CustomRequest::new("subscriptions/listen", Some(params)));
+    match peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await {
+        Ok(handle) => match handle.rx.await {
+            Ok(Ok(_)) | Err(_) => tracing::debug!("a server ended its subscription to changes of its tools"),
+            Ok(Err(error)) => tracing::debug!(%error, "a server refused the subscription to changes of its tools"),
+        },
+        Err(error) => tracing::debug!(%error, "the subscription to changes of tools cannot be sent"),
+    }
+}

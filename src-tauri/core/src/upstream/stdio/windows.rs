@@ -1,0 +1,68 @@
+//! Windows has no process groups that could be ended; `taskkill` walks the tree of children.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+
+use tokio::process::{Child, Command};
+
+/// Where programs are when nobody says.
+pub(super) const DEFAULT_PATH: &str = r"C:\Windows\System32;C:\Windows";
+
+/// Endings tried when PATHEXT is not set.
+const DEFAULT_PATHEXT: &str = ".COM;.EXE;.BAT;.CMD";
+
+/// No console window flashes up for a server.
+const CREATE_NO_WINDOW: u32 = 0x0800_0000;
+
+pub(super) fn prepare(command: &mut Command) {
+    command.creation_flags(CREATE_NO_WINDOW);
+}
+
+#[allow(clippy::unused_async, reason = "the same shape on every system")]
+pub(super) async fn spawn(mut command: Command) -> io::Result<Child> {
+    command.spawn()
+}
+
+/// The file itself if its ending is one that Windows runs, else the file with such an ending: `npx`
+/// is `npx.cmd`, and the `npx` beside it is a shell script.
+pub(super) fn runnable(path: &Path, env: &BTreeMap<String, String>) -> Option<PathBuf> {
+    let endings = env
+        .iter()
+        .find(|(name, _)| name.eq_ignore_ascii_case("PATHEXT"))
+        .map_or(DEFAULT_PATHEXT, |(_, endings)| endings.as_str());
+    let endings = || endings.split(';').filter(|ending| !ending.is_empty());
+    let name = path.file_name()?.to_string_lossy().to_lowercase();
+    if path.is_file() && endings().any(|ending| name.ends_with(&ending.to_lowercase())) {
+        return Some(path.to_owned());
+    }
+    endings()
+        .map(|ending| {
+            let mut whole = path.as_os_str().to_owned();
+            whole.push(ending);
+            PathBuf::from(whole)
+        })
+        .find(|path| path.is_file())
+}
+
+pub(super) fn describe(status: ExitStatus) -> String {
+    status.code().map_or_else(|| "ended".to_owned(), |code| format!("exited with code {code}"))
+}
+
+/// Unknown here; the tree was ended with its root.
+pub(super) fn group_lives(_pid: u32) -> bool {
+    false
+}
+
+/// There is no gentle signal for a process without a console.
+pub(super) fn terminate_group(pid: u32) {
+    kill_group(pid);
+}
+
+pub(super) fn kill_group(pid: u32) {
+    let killed = std::process::Command::new("taskkill").args(["/T", "/F", "/PID", &pid.to_string()]).output();
+    if let Err(error) = killed {
+        tracing::debug!(pid, %error, "a server's processes cannot be ended");
+    }
+}

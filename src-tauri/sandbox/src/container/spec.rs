@@ -1,0 +1,339 @@
+//! From limits to the description of a hardened container; deny by default. A pure function and
+//! its inverse: what the engine says it will enforce, read back.
+
+use std::collections::{BTreeMap, HashMap};
+
+use bollard::models::{
+    ContainerCreateBody, ContainerInspectResponse, HealthConfig, HostConfig, HostConfigLogConfig,
+    ResourcesUlimits,
+};
+use serde::Serialize;
+
+use crate::SandboxLimits;
+
+/// What one sandbox's containers have in common.
+#[derive(Clone, Debug)]
+pub(crate) struct Spec<'a> {
+    pub(crate) image: &'a str,
+    /// `uid:gid`
+    pub(crate) user: &'a str,
+    pub(crate) limits: &'a SandboxLimits,
+    /// The program that `python3 -c` runs.
+    pub(crate) boot: &'a str,
+    /// Folders that the image declares as volumes; see [`body`].
+    pub(crate) volumes: &'a [String],
+    /// Our own hard limits, where the engine cannot exceed them.
+    pub(crate) hard: HardLimits,
+    pub(crate) labels: HashMap<String, String>,
+}
+
+/// Hard limits of this process; `None` is unlimited or unknown.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct HardLimits {
+    pub(crate) processes: Option<u64>,
+    pub(crate) open_files: Option<u64>,
+}
+
+impl HardLimits {
+    /// Those of this process.
+    pub(crate) fn of_this_process() -> Self {
+        #[cfg(unix)]
+        {
+            use rustix::process::{Resource, getrlimit};
+            Self {
+                processes: getrlimit(Resource::Nproc).maximum,
+                open_files: getrlimit(Resource::Nofile).maximum,
+            }
+        }
+        #[cfg(not(unix))]
+        Self::default()
+    }
+}
+
+/// `RLIMIT_NPROC` counts the processes of one user id over all containers and the system, so it is
+/// no limit of one sandbox: that is `PidsLimit`. It only has to be explicit, because an engine's
+/// default may exceed what the engine itself may set.
+const PROCESSES_OF_USER_MAX: u64 = 4096;
+
+/// `multiprocessing` needs `/dev/shm` for its locks; large data belongs into `/tmp`.
+const SHM_BYTES: i64 = 16 << 20;
+
+/// The container to create.
+pub(crate) fn body(spec: &Spec<'_>) -> ContainerCreateBody {
+    let limits = spec.limits;
+    let memory = i64::try_from(limits.memory_bytes_max).unwrap_or(i64::MAX);
+    ContainerCreateBody {
+        image: Some(spec.image.to_owned()),
+        user: Some(spec.user.to_owned()),
+        // The same for all, so that nothing of the engine or the machine shows.
+        hostname: Some("sandbox".to_owned()),
+        // Not `/workspace`: Docker would create a folder for it in the image, owned by root, whose
+        // mode the mount then takes over.
+        working_dir: Some("/".to_owned()),
+        // Both, so that nothing of the image's own entry point or command is left.
+        entrypoint: Some(vec!["python3".to_owned()]),
+        cmd: Some(
+            ["-I", "-B", "-u", "-c", spec.boot]
+                .map(str::to_owned)
+                .to_vec(),
+        ),
+        // No command of the image runs beside ours.
+        healthcheck: Some(HealthConfig {
+            test: Some(vec!["NONE".to_owned()]),
+            ..HealthConfig::default()
+        }),
+        attach_stdin: Some(true),
+        attach_stdout: Some(true),
+        attach_stderr: Some(true),
+        open_stdin: Some(true),
+        // When we vanish, stdin ends and the guest with it.
+        stdin_once: Some(true),
+        tty: Some(false),
+        network_disabled: Some(true),
+        // There is nothing to shut down in an orderly way.
+        stop_signal: Some("SIGKILL".to_owned()),
+        stop_timeout: Some(1),
+        labels: Some(spec.labels.clone()),
+        host_config: Some(HostConfig {
+            // The engine removes the container when it has ended, even when we no longer can.
+            auto_remove: Some(true),
+            network_mode: Some("none".to_owned()),
+            readonly_rootfs: Some(true),
+            tmpfs: Some(tmpfs(limits, spec.volumes)),
+            shm_size: Some(SHM_BYTES),
+            cap_drop: Some(vec!["ALL".to_owned()]),
+            privileged: Some(false),
+            // The seccomp profile is the engine's default because none is named.
+            security_opt: Some(vec!["no-new-privileges".to_owned()]),
+            ipc_mode: Some("private".to_owned()),
+            // The guest's own first process reaps; an engine's may not be installed.
+            init: Some(false),
+            memory: Some(memory),
+            // Memory and swap together: equal means no swap.
+            memory_swap: Some(memory),
+            pids_limit: Some(i64::from(limits.processes_max)),
+            nano_cpus: limits.cpus_max.map(|cpus| (cpus * 1e9) as i64),
+            ulimits: Some(vec![
+                ulimit(
+                    "nofile",
+                    capped(u64::from(limits.open_files_max), spec.hard.open_files),
+                ),
+                ulimit("nproc", capped(PROCESSES_OF_USER_MAX, spec.hard.processes)),
+                ulimit("core", 0),
+            ]),
+            // What the guest prints is the user's, and can be 50 MB; the engine keeps no copy.
+            log_config: Some(HostConfigLogConfig {
+                typ: Some("none".to_owned()),
+                config: None,
+            }),
+            ..HostConfig::default()
+        }),
+        ..ContainerCreateBody::default()
+    }
+}
+
+/// The writable folders, and a lid on each folder that would otherwise be writable: Podman makes
+/// `/run` and `/var/tmp` of a read-only container writable without a size, and an image may declare
+/// volumes, which live on disk.
+fn tmpfs(limits: &SandboxLimits, volumes: &[String]) -> HashMap<String, String> {
+    const LID: &str = "ro,nosuid,nodev,noexec,size=64k,mode=0755";
+    let writable = |bytes: u64| format!("rw,nosuid,nodev,size={bytes},mode=1777");
+    let mut mounts: HashMap<String, String> = volumes
+        .iter()
+        .map(String::as_str)
+        .chain(["/run", "/var/tmp"])
+        .map(|path| (path.to_owned(), LID.to_owned()))
+        .collect();
+    mounts.insert("/tmp".to_owned(), writable(limits.tmp_bytes_max));
+    mounts.insert(
+        "/workspace".to_owned(),
+        writable(limits.workspace_bytes_max),
+    );
+    mounts
+}
+
+fn capped(value: u64, hard: Option<u64>) -> i64 {
+    hard.map_or(value, |hard| value.min(hard)) as i64
+}
+
+fn ulimit(name: &str, value: i64) -> ResourcesUlimits {
+    ResourcesUlimits {
+        name: Some(name.to_owned()),
+        soft: Some(value),
+        hard: Some(value),
+    }
+}
+
+/// How a limit is enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Enforcement {
+    /// By the kernel, for the container as a whole.
+    Cgroup,
+    /// By the kernel, for each process by itself.
+    Rlimit,
+    /// By the size of the file system.
+    Mount,
+    /// Not at all.
+    None,
+}
+
+/// One limit as it was asked for and what became of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LimitFact {
+    /// In bytes, counts or CPUs; `None` when no limit was asked for.
+    pub asked: Option<f64>,
+    /// Whether something holds the guest to it.
+    pub enforced: bool,
+    /// What does.
+    pub how: Enforcement,
+}
+
+/// What holds for a container that was created from [`body`].
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Enforced {
+    /// By the name of the limit in [`SandboxLimits`].
+    pub(crate) limits: BTreeMap<&'static str, LimitFact>,
+    /// What the guest must do to itself because the engine does not: `as`, `nproc`, `nofile`, `core`.
+    pub(crate) rlimits: BTreeMap<&'static str, u64>,
+    /// A sentence for each thing the user should know.
+    pub(crate) warnings: Vec<String>,
+}
+
+/// Address space that Python and its libraries reserve without using it. `RLIMIT_AS` counts it, so
+/// a process limited to its memory alone could not import them.
+const RESERVED_BYTES: u64 = 256 << 20;
+
+/// Read back from `inspect` what the engine took on. An engine may drop a limit and still report
+/// success: rootless Podman on cgroup v1 drops all of them.
+pub(crate) fn read_back(
+    limits: &SandboxLimits,
+    engine: &str,
+    created: &ContainerInspectResponse,
+) -> Enforced {
+    let host = created.host_config.clone().unwrap_or_default();
+    let mut facts = BTreeMap::new();
+    let mut rlimits = BTreeMap::new();
+    let mut dropped = Vec::new();
+    let mut warnings = Vec::new();
+
+    let memory = limits.memory_bytes_max as i64;
+    let holds = host.memory == Some(memory);
+    if holds {
+        facts.insert("memory_bytes_max", fact(memory as f64, Enforcement::Cgroup));
+        if host.memory_swap != Some(memory) {
+            warnings.push(format!(
+                "{engine} limits memory but not swap; a run may use more than {} MiB on disk",
+                memory >> 20
+            ));
+        }
+    } else {
+        rlimits.insert("as", limits.memory_bytes_max + RESERVED_BYTES);
+        facts.insert("memory_bytes_max", fact(memory as f64, Enforcement::Rlimit));
+        dropped.push("memory");
+    }
+
+    let processes = i64::from(limits.processes_max);
+    if host.pids_limit == Some(processes) {
+        facts.insert("processes_max", fact(processes as f64, Enforcement::Cgroup));
+    } else {
+        rlimits.insert("nproc", u64::from(limits.processes_max));
+        facts.insert("processes_max", fact(processes as f64, Enforcement::Rlimit));
+        dropped.push("processes");
+    }
+
+    let cpus = limits.cpus_max.map(|cpus| (cpus * 1e9) as i64);
+    let quota = match (host.cpu_quota.unwrap_or(0), host.cpu_period.unwrap_or(0)) {
+        (quota, period) if quota > 0 && period > 0 => {
+            Some((quota as f64 / period as f64 * 1e9) as i64)
+        }
+        _ => None,
+    };
+    let how = match cpus {
+        None => Enforcement::None,
+        Some(_) if host.nano_cpus == cpus || quota == cpus => Enforcement::Cgroup,
+        Some(_) => {
+            dropped.push("CPUs");
+            Enforcement::None
+        }
+    };
+    facts.insert(
+        "cpus_max",
+        LimitFact {
+            asked: limits.cpus_max,
+            enforced: how == Enforcement::Cgroup,
+            how,
+        },
+    );
+
+    let files = u64::from(limits.open_files_max);
+    let set = |name: &str| {
+        let full = format!("RLIMIT_{}", name.to_ascii_uppercase());
+        host.ulimits.iter().flatten().any(|limit| {
+            limit.name.as_deref() == Some(name) || limit.name.as_deref() == Some(&full)
+        })
+    };
+    if !set("nofile") {
+        rlimits.insert("nofile", files);
+    }
+    if !set("core") {
+        rlimits.insert("core", 0);
+    }
+    facts.insert("open_files_max", fact(files as f64, Enforcement::Rlimit));
+
+    for (name, path, bytes) in [
+        ("tmp_bytes_max", "/tmp", limits.tmp_bytes_max),
+        (
+            "workspace_bytes_max",
+            "/workspace",
+            limits.workspace_bytes_max,
+        ),
+    ] {
+        let size = format!("size={bytes}");
+        let options = host.tmpfs.as_ref().and_then(|mounts| mounts.get(path));
+        let holds = options.is_some_and(|options| options.split(',').any(|option| option == size));
+        if !holds {
+            warnings.push(format!("{engine} does not limit the size of {path}"));
+        }
+        let how = if holds {
+            Enforcement::Mount
+        } else {
+            Enforcement::None
+        };
+        facts.insert(name, fact(bytes as f64, how));
+    }
+
+    if !dropped.is_empty() {
+        warnings.insert(0, dropped_warning(engine, &dropped, &rlimits));
+    }
+    Enforced {
+        limits: facts,
+        rlimits,
+        warnings,
+    }
+}
+
+fn fact(asked: f64, how: Enforcement) -> LimitFact {
+    LimitFact {
+        asked: Some(asked),
+        enforced: how != Enforcement::None,
+        how,
+    }
+}
+
+fn dropped_warning(engine: &str, dropped: &[&str], rlimits: &BTreeMap<&str, u64>) -> String {
+    let mut text = format!("{engine} does not limit {} here", dropped.join(", "));
+    if let Some(bytes) = rlimits.get("as") {
+        text.push_str(&format!(
+            "; each process is limited to {} MiB of address space instead",
+            bytes >> 20
+        ));
+    }
+    if let Some(processes) = rlimits.get("nproc") {
+        text.push_str(&format!(
+            "; all sandboxes of this user share {processes} processes instead"
+        ));
+    }
+    text.push_str(". A system with cgroup v2, or a rootful engine, enforces them");
+    text
+}

@@ -1,0 +1,36 @@
+//! The Python that runs inside a sandbox: the sources, and the first message that carries them in.
+
+use std::collections::BTreeMap;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use serde_json::json;
+
+/// What `python3 -c` runs. It reads [`boot_message`] from stdin and starts the runner from it.
+pub(crate) const BOOT: &str = include_str!("guest/boot.py");
+
+/// The modules that the boot program finds in the message, by name.
+const MODULES: [(&str, &str); 10] = [
+    ("calls", include_str!("guest/calls.py")),
+    ("display", include_str!("guest/display.py")),
+    ("door", include_str!("guest/door.py")),
+    ("interrupts", include_str!("guest/interrupts.py")),
+    ("output", include_str!("guest/output.py")),
+    ("report", include_str!("guest/report.py")),
+    ("runner", include_str!("guest/runner.py")),
+    ("runtime", include_str!("guest/runtime.py")),
+    ("saving", include_str!("guest/saving.py")),
+    ("values", include_str!("guest/values.py")),
+];
+
+/// The message that a guest reads before frames begin: a 4-byte big-endian length and JSON.
+pub(crate) fn boot_message(rlimits: &BTreeMap<&'static str, u64>) -> Bytes {
+    let json = json!({
+        "modules": MODULES.into_iter().collect::<BTreeMap<_, _>>(),
+        "config": { "rlimits": rlimits },
+    });
+    let json = json.to_string();
+    let mut message = BytesMut::with_capacity(4 + json.len());
+    message.put_u32(json.len() as u32);
+    message.put_slice(json.as_bytes());
+    message.freeze()
+}

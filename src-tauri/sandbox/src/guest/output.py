@@ -1,0 +1,423 @@
+"""What user code prints, on its way out: buffered, in order, under the run that printed it.
+
+Text comes from two sides: `sys.stdout` and `sys.stderr`, which are objects of this module, and the
+descriptors 1 and 2, which are pipes that child processes and raw writes fill. Both end in one list
+under one lock, so the order is the order of the writes. A thread of its own sends frames; user code
+never touches the frame stream, so an exception in the middle of a `print` cannot tear a frame.
+
+Knows nothing of what a run is besides its id.
+"""
+
+import concurrent.futures
+import concurrent.futures.thread  # noqa: F401  (the attribute below is loaded lazily)
+import contextvars
+import fcntl
+import io
+import os
+import select
+import sys
+import threading
+import time
+import _thread
+from queue import Empty, SimpleQueue
+
+from _runbridge.door import PAYLOAD_BYTES_MAX, STDERR, STDOUT, Closed
+
+# Characters gathered before they are sent at once.
+GATHER_MAX = 64 * 1024
+# Bytes of one output frame.
+PIECE_MAX = 1024 * 1024
+# How long printed text may wait for more, so that long runs show their output as it comes.
+LINGER_S = 0.03
+# Frames that may wait for a host that reads slowly; whoever would add one more waits too.
+FRAMES_MAX = 8
+# Bytes taken from a child's pipe at once.
+PIPE_PIECE = 256 * 1024
+# How long the end of the process waits for its last output.
+LAST_WORDS_S = 1.0
+
+# The run that the current task or thread belongs to.
+run_of_context = contextvars.ContextVar("runbridge_run")
+
+_SOON = object()
+
+
+def clean(text):
+    """`text` without lone surrogates, which JSON and UTF-8 cannot carry."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return text
+
+
+class Output:
+    """Everything that leaves the guest. Frames leave in the order of `send` and `flush`."""
+
+    def __init__(self, door):
+        self._door = door
+        self._frames = SimpleQueue()
+        self._space = threading.Event()
+        self._lock = threading.Lock()
+        # (kind, run, str or bytes) in the order of the writes.
+        self._gathered = []
+        self._size = 0
+        self._timed = False
+        # The run that a thread without a known run prints for, and child processes.
+        self.run = 0
+        self._pipes = {}
+        self._pipes_poll = select.poll()
+        # Set in a forked child: it prints to the pipes of its parent like any other child.
+        self._forked = False
+
+    def start(self, memory_short):
+        """Take over the descriptors 1 and 2 and start to send. `memory_short` is called when a
+        frame could not be made for lack of memory."""
+        self._memory_short = memory_short
+        for fd, kind in ((1, STDOUT), (2, STDERR)):
+            reader, writer = os.pipe()
+            os.dup2(writer, fd, inheritable=True)
+            os.close(writer)
+            high = move_up(reader)
+            os.set_blocking(high, False)
+            self._pipes[high] = kind
+            self._pipes_poll.register(high, select.POLLIN)
+        _thread.start_new_thread(self._write_frames, ())
+        _thread.start_new_thread(self._watch_pipes, ())
+        os.register_at_fork(after_in_child=self._after_fork)
+
+    def send(self, kind, ident, payload):
+        """Send one frame behind everything sent before."""
+        if len(payload) > PAYLOAD_BYTES_MAX:
+            raise ValueError(
+                "%d bytes are more than can leave the sandbox at once (%d)"
+                % (len(payload), PAYLOAD_BYTES_MAX)
+            )
+        self.wait_for_space()
+        self._frames.put((kind, ident, payload))
+
+    def write(self, kind, piece):
+        """Add printed text or bytes."""
+        if self._forked:
+            write_all(1 if kind == STDOUT else 2, encode(piece))
+            return
+        self.wait_for_space()
+        run = self.current_run()
+        with self._lock:
+            if self._pipes_poll.poll(0):
+                # A child wrote before this.
+                self._drain()
+            self._gather(kind, run, piece)
+
+    def flush(self):
+        """Hand all that was printed so far to the sending thread, children's output included."""
+        if self._forked:
+            return
+        self.wait_for_space()
+        with self._lock:
+            self._drain()
+            self._seal()
+
+    def last_words(self):
+        """Flush, and wait a bounded time until the host has it; for a process about to end."""
+        if self._forked:
+            return
+        sent = threading.Event()
+        if self._lock.acquire(timeout=LAST_WORDS_S):
+            try:
+                self._drain()
+                self._seal()
+            finally:
+                self._lock.release()
+        self._frames.put(sent)
+        sent.wait(LAST_WORDS_S)
+
+    def current_run(self):
+        """The run that the calling task or thread belongs to."""
+        run = run_of_context.get(None)
+        if run is None:
+            run = getattr(threading.current_thread(), "_runbridge_run", None)
+            if run is None:
+                return self.run
+            run_of_context.set(run)
+        return run
+
+    def wait_for_space(self):
+        """Block while the host is that far behind. May be interrupted: nothing is held here."""
+        while self._frames.qsize() >= FRAMES_MAX:
+            self._space.clear()
+            if self._frames.qsize() >= FRAMES_MAX:
+                self._space.wait(1.0)
+
+    def _gather(self, kind, run, piece):
+        self._gathered.append((kind, run, piece))
+        self._size += len(piece)
+        if self._size >= GATHER_MAX:
+            self._seal()
+        elif not self._timed:
+            self._timed = True
+            self._frames.put(_SOON)
+
+    def _seal(self):
+        if self._gathered:
+            gathered, self._gathered, self._size = self._gathered, [], 0
+            self._frames.put(gathered)
+
+    def _drain(self):
+        """Take what the pipes hold now, at most a little more than a pipe can hold."""
+        for fd, kind in self._pipes.items():
+            for _ in range(8):
+                try:
+                    piece = os.read(fd, PIPE_PIECE)
+                except OSError:
+                    break
+                if not piece:
+                    break
+                self._gather(kind, self.run, piece)
+
+    def _watch_pipes(self):
+        poll = select.poll()
+        for fd in self._pipes:
+            poll.register(fd, select.POLLIN)
+        while True:
+            try:
+                ready = poll.poll()
+                self.wait_for_space()
+                with self._lock:
+                    self._drain()
+                if any(flags & select.POLLHUP for _, flags in ready):
+                    # User code closed descriptor 1 or 2; a new writer may still appear.
+                    time.sleep(LINGER_S)
+            except MemoryError:
+                self._memory_short()
+                time.sleep(LINGER_S)
+
+    def _write_frames(self):
+        flush_at = None
+        while True:
+            try:
+                left = None if flush_at is None else max(0.0, flush_at - time.monotonic())
+                item = self._frames.get(timeout=left)
+            except Empty:
+                flush_at = None
+                with self._lock:
+                    self._timed = False
+                    self._seal()
+                continue
+            if item is _SOON:
+                flush_at = time.monotonic() + LINGER_S
+                continue
+            self._write_item(item)
+            if not self._space.is_set():
+                self._space.set()
+
+    def _write_item(self, item):
+        while True:
+            try:
+                if isinstance(item, list):
+                    for frame in output_frames(item):
+                        self._door.write(*frame)
+                elif isinstance(item, tuple):
+                    self._door.write(*item)
+                else:
+                    item.set()
+                return
+            except MemoryError:
+                # Some of a list may have left already: say less rather than say it twice.
+                if isinstance(item, list):
+                    return
+                self._memory_short()
+                time.sleep(LINGER_S)
+            except Closed:
+                _exit_now(0)
+
+    def _after_fork(self):
+        self._forked = True
+        self._door.close()
+        for fd in self._pipes:
+            try:
+                os.close(fd)
+            except OSError:
+                pass
+
+
+def output_frames(gathered):
+    """Group neighbours of one stream and run; cut what is larger than a frame should be."""
+    parts, size, label = [], 0, None
+    for kind, run, piece in gathered:
+        if parts and (label != (kind, run) or size + len(piece) > PIECE_MAX // 4):
+            yield label[0], label[1], b"".join(parts)
+            parts, size = [], 0
+        label = (kind, run)
+        if len(piece) <= PIECE_MAX // 4:
+            parts.append(encode(piece))
+            size += len(piece)
+            continue
+        # A character takes up to 10 bytes as `\Udeadbeef`, commonly 1 to 4.
+        for start in range(0, len(piece), PIECE_MAX // 4):
+            part = encode(piece[start:start + PIECE_MAX // 4])
+            for cut in range(0, len(part), PIECE_MAX):
+                yield kind, run, part[cut:cut + PIECE_MAX]
+    if parts:
+        yield label[0], label[1], b"".join(parts)
+
+
+def encode(piece):
+    if isinstance(piece, str):
+        return piece.encode("utf-8", "backslashreplace")
+    return piece
+
+
+def write_all(fd, data):
+    with memoryview(data) as view:
+        done = 0
+        while done < len(data):
+            done += os.write(fd, view[done:])
+
+
+def move_up(fd):
+    """The same open file under a high number that programs do not inherit: code which closes or
+    reuses low descriptors does not meet it."""
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    base = 1000 if limit == resource.RLIM_INFINITY else max(3, min(limit, 1024) - 16)
+    high = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, base)
+    if fd > 2:
+        os.close(fd)
+    return high
+
+
+class TextStream(io.TextIOBase):
+    """`sys.stdout` or `sys.stderr`: like the file that Python would have there, but never an
+    encoding error, and nothing that user code does closes it."""
+
+    encoding = "utf-8"
+    errors = "backslashreplace"
+    newlines = None
+    line_buffering = False
+    write_through = False
+    mode = "w"
+
+    def __init__(self, output, kind, name, fd):
+        super().__init__()
+        self._put = output.write
+        self._kind = kind
+        self._fd = fd
+        self.name = name
+        self.buffer = ByteStream(output, kind, name, fd)
+
+    def write(self, text):
+        if type(text) is not str:
+            if not isinstance(text, str):
+                raise TypeError("write() argument must be str, not %s" % type(text).__name__)
+            text = str.__str__(text)
+        if text:
+            self._put(self._kind, text)
+        return len(text)
+
+    def writelines(self, lines):
+        for line in lines:
+            self.write(line)
+
+    def writable(self):
+        return True
+
+    def fileno(self):
+        return self._fd
+
+    def isatty(self):
+        return False
+
+    def flush(self):
+        pass
+
+    def reconfigure(self, **_):
+        """Accepted and without effect: the stream is UTF-8 and flushed in time."""
+
+    def close(self):
+        pass
+
+    def detach(self):
+        raise io.UnsupportedOperation("detach")
+
+
+class ByteStream(io.BufferedIOBase):
+    """The `.buffer` of a text stream."""
+
+    mode = "wb"
+
+    def __init__(self, output, kind, name, fd):
+        super().__init__()
+        self._put = output.write
+        self._kind = kind
+        self._fd = fd
+        self.name = name
+
+    def write(self, data):
+        if isinstance(data, str):
+            raise TypeError("a bytes-like object is required, not 'str'")
+        data = bytes(data)
+        if data:
+            self._put(self._kind, data)
+        return len(data)
+
+    def writable(self):
+        return True
+
+    def fileno(self):
+        return self._fd
+
+    def isatty(self):
+        return False
+
+    def flush(self):
+        pass
+
+    def close(self):
+        pass
+
+
+_exit_now = os._exit
+_thread_start = threading.Thread.start
+_executor_submit = concurrent.futures.ThreadPoolExecutor.submit
+
+
+def carry_runs(output):
+    """Let threads print under the run that started them, and a pool's threads under the run that
+    gave them the work. Called again before each run, in case user code undid it."""
+    threading.Thread.start = _Carry.start
+    concurrent.futures.ThreadPoolExecutor.submit = _Carry.submit
+    os._exit = _Carry.leave
+    _Carry.output = output
+
+
+class _Carry:
+    output = None
+
+    def start(self):
+        self._runbridge_run = _Carry.output.current_run()
+        return _thread_start(self)
+
+    def submit(self, fn, /, *args, **kwargs):
+        return _executor_submit(self, _in_run, _Carry.output.current_run(), fn, args, kwargs)
+
+    def leave(status):
+        # What was printed before `os._exit` has been printed, as far as anyone can tell.
+        try:
+            _Carry.output.last_words()
+        finally:
+            _exit_now(status)
+
+
+def _in_run(run, fn, args, kwargs):
+    run_of_context.set(run)
+    return fn(*args, **kwargs)
+
+
+def replace_streams(output):
+    """Put fresh standard streams in place, whatever was there."""
+    sys.stdout = sys.__stdout__ = TextStream(output, STDOUT, "<stdout>", 1)
+    sys.stderr = sys.__stderr__ = TextStream(output, STDERR, "<stderr>", 2)
+    # Descriptor 0 is /dev/null: every read meets the end, so `input()` raises EOFError.
+    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)

@@ -1,0 +1,72 @@
+"""An exception of user code, as the host reports it: type, message, traceback.
+
+The traceback is Python's own text without the guest's frames and without what lies above the
+user's first frame.
+"""
+
+import re
+import traceback
+
+# Characters of a traceback or a message.
+TEXT_MAX = 20_000
+
+_OWN = "<guest "
+# Files that user code was compiled under: runs and saved tools.
+_USER = ("<run", "<saved tool")
+
+
+def describe(error):
+    """`error` as `{type, message, traceback}`; works even if its own methods raise."""
+    return {
+        "type": type(error).__name__,
+        "message": shorten(_message(error)),
+        "traceback": shorten(text_of(error)),
+    }
+
+
+def text_of(error):
+    """The traceback text of `error`."""
+    try:
+        shown = traceback.TracebackException.from_exception(error)
+        _cut(shown, set())
+        text = "".join(shown.format())
+        # A syntax error of the run itself has no frame, and then no header either.
+        return re.sub(r"(?m)^Traceback \(most recent call last\):\n(?=\S)", "", text)
+    except Exception:
+        pass
+    return "%s: %s\n" % (type(error).__name__, _message(error))
+
+
+def shorten(text, most=TEXT_MAX):
+    """`text`, or its head and tail with the number of characters between them."""
+    if len(text) <= most:
+        return text
+    half = (most - 60) // 2
+    return "%s\n… %d characters left out …\n%s" % (text[:half], len(text) - 2 * half, text[-half:])
+
+
+def _message(error):
+    try:
+        return str(error)
+    except BaseException as bad:
+        return "<the exception's own text raised %s>" % type(bad).__name__
+
+
+def _cut(shown, seen):
+    if shown is None or id(shown) in seen:
+        return
+    seen.add(id(shown))
+    shown.stack = traceback.StackSummary.from_list(_user_frames(shown.stack))
+    _cut(shown.__cause__, seen)
+    _cut(shown.__context__, seen)
+    for below in getattr(shown, "exceptions", None) or ():
+        _cut(below, seen)
+
+
+def _user_frames(stack):
+    first = 0
+    for index, frame in enumerate(stack):
+        if frame.filename.startswith(_USER):
+            first = index
+            break
+    return [frame for frame in stack[first:] if not frame.filename.startswith(_OWN)]

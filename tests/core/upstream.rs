@@ -1,0 +1,516 @@
+//! One server at a time: how it starts, answers, misbehaves and ends.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use runbridge_core::catalog::{CallResult, Catalog, CatalogConfig, CatalogEvent, ServerStatus};
+use runbridge_core::clients::entry::{Entry, EntryTransport};
+use runbridge_core::upstream::{UpstreamError, UpstreamLimits, UpstreamState};
+use serde_json::{Map, Value, json};
+use tempfile::TempDir;
+use tokio::sync::broadcast;
+use tokio::time::timeout;
+
+/// No wait of a test is longer, and none is expected to come near it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A catalog in a folder of its own.
+pub(crate) struct Bench {
+    pub(crate) dir: TempDir,
+    pub(crate) catalog: Arc<Catalog>,
+    pub(crate) events: broadcast::Receiver<CatalogEvent>,
+}
+
+impl Bench {
+    pub(crate) fn new() -> Self {
+        Self::with(UpstreamLimits::default())
+    }
+
+    pub(crate) fn with(limits: UpstreamLimits) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let (catalog, events) = Self::catalog(&dir, limits);
+        Self { dir, catalog, events }
+    }
+
+    /// A bench with one server `fake` that keeps to `script`.
+    pub(crate) async fn one(script: Value) -> Self {
+        let bench = Self::new();
+        bench.catalog.set_entries(vec![bench.entry("fake", script)]).await;
+        bench
+    }
+
+    fn catalog(dir: &TempDir, limits: UpstreamLimits) -> (Arc<Catalog>, broadcast::Receiver<CatalogEvent>) {
+        let (events, receiver) = broadcast::channel(256);
+        let login_env = BTreeMap::from([
+            ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
+            ("HOME".to_owned(), "/home/someone".to_owned()),
+            ("LANG".to_owned(), "C.UTF-8".to_owned()),
+        ]);
+        let cache_dir = Some(dir.path().join("cache"));
+        (Catalog::new(CatalogConfig { limits, cache_dir, login_env, events }), receiver)
+    }
+
+    /// The same folder after a restart of the bridge.
+    pub(crate) async fn again(self, entries: Vec<Entry>) -> Self {
+        self.catalog.shut_down().await;
+        let (catalog, events) = Self::catalog(&self.dir, UpstreamLimits::default());
+        catalog.set_entries(entries).await;
+        Self { dir: self.dir, catalog, events }
+    }
+
+    pub(crate) fn entry(&self, name: &str, mut script: Value) -> Entry {
+        script["trace"] = self.trace_path(name).to_str().unwrap().into();
+        entry(name, fake_upstream().to_str().unwrap(), &[&script.to_string()])
+    }
+
+    fn trace_path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(format!("{name}.trace"))
+    }
+
+    pub(crate) fn trace(&self, name: &str) -> Vec<Value> {
+        let text = std::fs::read_to_string(self.trace_path(name)).unwrap_or_default();
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    }
+
+    pub(crate) fn starts(&self, name: &str) -> usize {
+        self.trace(name).iter().filter(|event| event["event"] == "start").count()
+    }
+
+    /// The methods that the server was sent.
+    pub(crate) fn methods(&self, name: &str) -> Vec<String> {
+        let trace = self.trace(name);
+        trace.iter().filter_map(|event| event["message"]["method"].as_str()).map(str::to_owned).collect()
+    }
+
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<CallResult, UpstreamError> {
+        self.call_within(tool, arguments, None).await
+    }
+
+    async fn call_within(&self, tool: &str, arguments: Value, limit: Option<Duration>) -> Result<CallResult, UpstreamError> {
+        let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
+        timeout(PATIENCE, self.catalog.call("fake", tool, arguments, limit)).await.expect("a call ends")
+    }
+
+    pub(crate) async fn text(&self, tool: &str, arguments: Value) -> String {
+        text(&self.call(tool, arguments).await.unwrap())
+    }
+
+    pub(crate) async fn structured(&self, tool: &str, arguments: Value) -> Value {
+        let result = self.call(tool, arguments).await.unwrap();
+        let mut value: Value = serde_json::from_str(result.result.get()).unwrap();
+        value["structuredContent"].take()
+    }
+
+    pub(crate) async fn error(&self, tool: &str, arguments: Value) -> UpstreamError {
+        self.call(tool, arguments).await.unwrap_err()
+    }
+
+    pub(crate) fn status(&self) -> ServerStatus {
+        self.catalog.servers().remove(0)
+    }
+}
+
+pub(crate) fn text(result: &CallResult) -> String {
+    let value: Value = serde_json::from_str(result.result.get()).unwrap();
+    value["content"][0]["text"].as_str().unwrap().to_owned()
+}
+
+pub(crate) fn entry(name: &str, command: &str, args: &[&str]) -> Entry {
+    Entry {
+        name: name.to_owned(),
+        transport: EntryTransport::Stdio {
+            command: command.to_owned(),
+            args: args.iter().map(|arg| (*arg).to_owned()).collect(),
+            env: BTreeMap::new(),
+            cwd: None,
+        },
+        description: None,
+        off: None,
+        needs: Vec::new(),
+        tools_allowed: None,
+        tools_denied: Vec::new(),
+        start_ms_max: None,
+        call_ms_max: None,
+        sources: Vec::new(),
+    }
+}
+
+/// Built beside the test binary.
+fn fake_upstream() -> PathBuf {
+    let mut path = std::env::current_exe().unwrap();
+    path.pop();
+    path.pop();
+    path.join("examples").join(format!("core_fake_upstream{}", std::env::consts::EXE_SUFFIX))
+}
+
+/// Wait until `condition` holds; there is no event for what the system does.
+pub(crate) async fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < deadline, "{what}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[cfg(target_os = "linux")]
+pub(crate) fn lives(pid: u64) -> bool {
+    // A zombie has ended; only its parent has not looked yet.
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit(") ").next().unwrap_or("Z").starts_with('Z'))
+}
+
+fn pid_of(trace: &[Value], event: &str) -> u64 {
+    trace.iter().find(|one| one["event"] == event).unwrap()["pid"].as_u64().unwrap()
+}
+
+#[tokio::test]
+async fn a_server_is_started_by_the_first_call_and_serves_the_next() {
+    let bench = Bench::one(json!({})).await;
+    assert!(matches!(bench.status().state, UpstreamState::Stopped));
+    assert_eq!(bench.starts("fake"), 0);
+    let pid = bench.text("pid", json!({})).await;
+    assert_eq!(bench.text("echo", json!({"text": "fine"})).await, "fine");
+    assert_eq!(bench.text("pid", json!({})).await, pid);
+    let status = bench.status();
+    assert!(matches!(status.state, UpstreamState::Ready));
+    assert_eq!(status.pid.unwrap().to_string(), pid);
+    assert_eq!(status.revision.as_deref(), Some("2025-11-25"));
+    assert_eq!(status.tools, Some(16));
+    assert_eq!(bench.starts("fake"), 1);
+}
+
+#[tokio::test]
+async fn the_environment_is_the_login_one_changed_as_the_entry_says() {
+    let bench = Bench::new();
+    let mut fake = bench.entry("fake", json!({}));
+    let EntryTransport::Stdio { args, env, cwd, .. } = &mut fake.transport else { panic!() };
+    env.insert("TOKEN".to_owned(), Some("s3cret".to_owned()));
+    env.insert("LANG".to_owned(), None);
+    args.extend(["two words".to_owned(), "$HOME".to_owned(), "ünï".to_owned()]);
+    *cwd = Some(bench.dir.path().canonicalize().unwrap());
+    bench.catalog.set_entries(vec![fake]).await;
+    let told = bench.structured("environment", json!({})).await;
+    assert_eq!(
+        told["env"],
+        json!({"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/home/someone", "TOKEN": "s3cret"})
+    );
+    assert_eq!(told["argv"], json!(["two words", "$HOME", "ünï"]));
+    assert_eq!(told["cwd"].as_str().unwrap(), bench.dir.path().canonicalize().unwrap().to_str().unwrap());
+}
+
+#[tokio::test]
+async fn twenty_calls_at_once_run_at_once_in_one_process() {
+    let bench = Bench::one(json!({})).await;
+    let begun = Instant::now();
+    let calls = (0..20_u64).map(|number| bench.call("sleep", json!({"ms": 400 - number * 10})));
+    for result in futures_util::future::join_all(calls).await {
+        assert_eq!(text(&result.unwrap()), "slept");
+    }
+    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert_eq!(bench.starts("fake"), 1);
+}
+
+#[tokio::test]
+async fn noise_on_stdout_is_skipped_and_its_first_line_noted() {
+    let bench = Bench::one(json!({"noise": ["Server starting...", "[1, 2"]})).await;
+    assert_eq!(bench.text("noise", json!({})).await, "fine");
+    let notes = bench.status().notes;
+    assert_eq!(notes, ["writes to stdout, which is for messages alone; the first line was: Server starting..."]);
+}
+
+#[tokio::test]
+async fn a_flood_on_stderr_blocks_nothing_and_its_end_is_kept() {
+    let bench = Bench::one(json!({})).await;
+    for _ in 0..3 {
+        assert_eq!(bench.text("flood", json!({"bytes": 256 * 1024})).await, "done");
+    }
+    until("the last line arrives", || bench.catalog.stderr("fake").unwrap().ends_with("the last line\n")).await;
+    assert_eq!(bench.catalog.stderr("fake").unwrap().len(), 64 * 1024);
+}
+
+#[tokio::test]
+async fn a_result_of_ten_megabytes_arrives_whole() {
+    let bench = Bench::one(json!({})).await;
+    assert_eq!(bench.text("big", json!({"bytes": 10_000_000})).await.len(), 10_000_000);
+}
+
+#[tokio::test]
+async fn a_server_that_exits_on_discover_is_started_twice_once_and_then_remembered() {
+    let bench = Bench::one(json!({"discover": "exit"})).await;
+    assert_eq!(bench.text("echo", json!({"text": "fine"})).await, "fine");
+    assert_eq!(bench.starts("fake"), 2);
+    let entries = vec![bench.entry("fake", json!({"discover": "exit"}))];
+    until("the era is kept", || cached(bench.dir.path()).contains("\"era\":\"initialize\"")).await;
+    let bench = bench.again(entries).await;
+    assert_eq!(bench.text("echo", json!({"text": "fine"})).await, "fine");
+    assert_eq!(bench.starts("fake"), 3);
+}
+
+pub(crate) fn cached(dir: &Path) -> String {
+    let Ok(files) = std::fs::read_dir(dir.join("cache")) else { return String::new() };
+    files.filter_map(|file| std::fs::read_to_string(file.ok()?.path()).ok()).collect()
+}
+
+#[tokio::test]
+async fn silence_on_discover_costs_three_seconds_and_no_second_process() {
+    let bench = Bench::one(json!({"discover": "silent"})).await;
+    let begun = Instant::now();
+    assert_eq!(bench.text("echo", json!({"text": "fine"})).await, "fine");
+    assert!(begun.elapsed() >= Duration::from_secs(3));
+    assert_eq!(bench.starts("fake"), 1);
+}
+
+#[tokio::test]
+async fn a_slow_start_is_waited_for_by_all_callers_together() {
+    let bench = Bench::one(json!({"start_ms": 4000})).await;
+    let calls = (0..5).map(|_| bench.text("pid", json!({})));
+    let pids = futures_util::future::join_all(async_starting(&bench, calls).await).await;
+    assert!(pids.iter().all(|pid| *pid == pids[0]));
+    assert_eq!(bench.starts("fake"), 1);
+}
+
+/// Give the calls back unfinished, after the server was seen to be starting.
+async fn async_starting<'a, F: Future<Output = String> + 'a>(
+    bench: &'a Bench,
+    calls: impl Iterator<Item = F> + 'a,
+) -> Vec<std::pin::Pin<Box<dyn Future<Output = String> + 'a>>> {
+    let mut calls: Vec<std::pin::Pin<Box<dyn Future<Output = String> + 'a>>> =
+        calls.map(|call| Box::pin(call) as _).collect();
+    let first = &mut calls[0];
+    tokio::select! {
+        _ = first => panic!("the start is slow"),
+        () = until("it starts", || matches!(bench.status().state, UpstreamState::Starting)) => {}
+    }
+    calls
+}
+
+#[tokio::test]
+async fn a_start_beyond_its_limit_says_so_and_how_to_raise_it() {
+    let bench = Bench::new();
+    let mut fake = bench.entry("fake", json!({"initialize": "silent", "stderr": ["downloading 3 of 90"]}));
+    fake.start_ms_max = Some(700);
+    bench.catalog.set_entries(vec![fake]).await;
+    let error = bench.error("echo", json!({})).await;
+    assert_eq!(error.code(), "server_unreachable");
+    insta::assert_snapshot!(error, @"server `fake` did not start: still starting after 0.7 s (it has not answered); its last line on stderr: downloading 3 of 90. If it needs longer, for a download perhaps, raise the server's start limit (`start_ms_max`)");
+}
+
+#[tokio::test]
+async fn failed_starts_are_spaced_out_and_a_restart_is_not() {
+    let bench = Bench::one(json!({"exit": 3, "stderr": ["no such key"]})).await;
+    let error = bench.error("echo", json!({})).await;
+    insta::assert_snapshot!(error, @"server `fake` did not start: it exited with code 3 before it was ready; its last line on stderr: no such key");
+    let starts = bench.starts("fake");
+    let begun = Instant::now();
+    let error = bench.error("echo", json!({})).await;
+    assert!(begun.elapsed() < Duration::from_millis(500));
+    assert!(matches!(error, UpstreamError::BackingOff { .. }), "{error}");
+    assert!(error.to_string().contains("no such key"), "{error}");
+    assert_eq!(error.code(), "server_unreachable");
+    assert_eq!(bench.starts("fake"), starts);
+    assert!(bench.catalog.restart("fake").await.is_err());
+    assert!(bench.starts("fake") > starts);
+    assert!(matches!(bench.status().state, UpstreamState::Failed { .. }));
+}
+
+#[tokio::test]
+async fn a_missing_program_is_named_with_a_hint() {
+    let bench = Bench::new();
+    bench.catalog.set_entries(vec![entry("fake", "uvx-of-nowhere", &[]), entry("path", "/no/such/file", &[])]).await;
+    insta::assert_snapshot!(bench.error("echo", json!({})).await, @"server `fake` did not start: `uvx-of-nowhere` was not found on PATH (/usr/local/bin:/usr/bin:/bin). Install it, or write its full path in the configuration, or set PATH in the server's `env`");
+    let error = bench.catalog.call("path", "echo", Map::new(), None).await.unwrap_err();
+    insta::assert_snapshot!(error, @"server `path` did not start: `/no/such/file` is not there");
+}
+
+#[tokio::test]
+async fn versions_old_unknown_and_missing_work() {
+    for (version, revision, note) in [
+        (json!("2024-11-05"), "2024-11-05", None),
+        (json!("2099-01-01"), "2099-01-01", Some("names protocol version 2099-01-01, which Runbridge does not know; it is spoken to as 2025-11-25")),
+    ] {
+        let bench = Bench::one(json!({"protocol_version": version})).await;
+        assert_eq!(bench.text("echo", json!({"text": "fine"})).await, "fine");
+        let status = bench.status();
+        assert_eq!(status.revision.as_deref(), Some(revision));
+        assert_eq!(status.notes.first().map(String::as_str), note);
+    }
+}
+
+#[tokio::test]
+async fn a_server_without_a_common_version_is_told_apart() {
+    let bench = Bench::one(json!({"initialize": "error"})).await;
+    let error = bench.error("echo", json!({})).await;
+    assert_eq!(error.code(), "server_protocol");
+    insta::assert_snapshot!(error, @"server `fake`: no common protocol version: it speaks 1999-01-01, and Runbridge speaks 2024-11-05 to 2026-07-28");
+}
+
+#[tokio::test]
+async fn a_server_of_the_new_era_is_never_initialized() {
+    let bench = Bench::one(json!({"discover": "modern"})).await;
+    assert_eq!(bench.text("echo", json!({"text": "fine"})).await, "fine");
+    let status = bench.status();
+    assert_eq!(status.revision.as_deref(), Some("2026-07-28"));
+    assert_eq!(status.instructions.as_deref(), Some("Be brief."));
+    assert_eq!(bench.methods("fake"), ["server/discover", "tools/list", "tools/call"]);
+    for event in bench.trace("fake").iter().filter(|event| event["event"] == "message") {
+        let meta = &event["message"]["params"]["_meta"];
+        assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28", "{event}");
+        assert_eq!(meta["io.modelcontextprotocol/clientInfo"]["name"], "runbridge", "{event}");
+        assert!(meta["io.modelcontextprotocol/clientCapabilities"].is_object(), "{event}");
+    }
+    let error = bench.error("wants_input", json!({})).await;
+    assert_eq!(error.code(), "tool_failed");
+}
+
+#[tokio::test]
+async fn every_question_of_a_server_is_answered() {
+    for script in [json!({}), json!({"discover": "modern"})] {
+        let bench = Bench::one(script).await;
+        let asked = async |method: &str, params: Value| bench.structured("ask", json!({"method": method, "params": params})).await;
+        assert_eq!(asked("ping", Value::Null).await["result"], json!({}));
+        assert_eq!(asked("roots/list", json!({})).await["result"], json!({"roots": []}));
+        assert_eq!(asked("sampling/createMessage", json!({"messages": [], "maxTokens": 5})).await["error"]["code"], -32601);
+        assert_eq!(asked("elicitation/create", json!({"odd": true})).await["result"]["action"], "decline");
+        assert_eq!(asked("no/such", json!([1])).await["error"]["code"], -32601);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_takes_too_long_is_cancelled_and_the_server_lives_on() {
+    let bench = Bench::one(json!({})).await;
+    let pid = bench.text("pid", json!({})).await;
+    let error = bench.call_within("sleep", json!({"ms": 1500}), Some(Duration::from_millis(300))).await.unwrap_err();
+    assert_eq!(error.code(), "tool_timeout");
+    insta::assert_snapshot!(error, @"tool `sleep` of server `fake` timed out 0.3 s after the call; the server keeps running");
+    until("the server is told", || bench.methods("fake").contains(&"notifications/cancelled".to_owned())).await;
+    let trace = bench.trace("fake");
+    let message = |method: &str, name: Option<&str>| {
+        trace.iter().map(|event| &event["message"]).find(|message| {
+            message["method"] == method && name.is_none_or(|name| message["params"]["name"] == name)
+        }).unwrap()
+    };
+    assert_eq!(
+        message("notifications/cancelled", None)["params"]["requestId"],
+        message("tools/call", Some("sleep"))["id"]
+    );
+    // The late answer comes while these run, and belongs to none of them.
+    for number in 0..10 {
+        assert_eq!(bench.text("sleep", json!({"ms": 200})).await, "slept");
+        assert_eq!(bench.text("echo", json!({"text": number.to_string()})).await, number.to_string());
+    }
+    assert_eq!(bench.text("pid", json!({})).await, pid);
+}
+
+#[tokio::test]
+async fn a_call_that_is_dropped_is_cancelled() {
+    let bench = Bench::one(json!({})).await;
+    bench.text("pid", json!({})).await;
+    let call = bench.call("sleep", json!({"ms": 10_000}));
+    assert!(timeout(Duration::from_millis(200), call).await.is_err());
+    until("the server is told", || bench.methods("fake").contains(&"notifications/cancelled".to_owned())).await;
+}
+
+#[tokio::test]
+async fn a_crash_fails_its_calls_fast_and_the_next_call_starts_anew() {
+    let bench = Bench::one(json!({})).await;
+    let pid = bench.text("pid", json!({})).await;
+    let begun = Instant::now();
+    let (bystander, error) = tokio::join!(bench.call("sleep", json!({"ms": 15_000})), bench.call("crash", json!({})));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    let error = error.unwrap_err();
+    assert_eq!(error.code(), "server_unreachable");
+    insta::assert_snapshot!(error, @"server `fake` exited with code 7 during this call; its last line on stderr: out of cheese; the next call starts it again");
+    assert!(matches!(bystander, Err(UpstreamError::Died { .. })), "{bystander:?}");
+    assert_ne!(bench.text("pid", json!({})).await, pid);
+    // The call that killed it was not repeated.
+    let crashes = bench.trace("fake").iter().filter(|event| event["message"]["params"]["name"] == "crash").count();
+    assert_eq!((crashes, bench.starts("fake")), (1, 2));
+    let error = bench.error("close_stdout", json!({})).await;
+    assert!(error.to_string().contains("SIGABRT"), "{error}");
+    assert_eq!(bench.text("echo", json!({"text": "alive"})).await, "alive");
+}
+
+#[tokio::test]
+async fn errors_of_tools_and_servers_keep_their_words_and_codes() {
+    let bench = Bench::one(json!({})).await;
+    let failed = bench.call("fail", json!({})).await.unwrap();
+    assert!(failed.is_error);
+    let failure = failed.failure().unwrap();
+    assert_eq!((failure.code(), failure.message()), ("tool_failed".into(), "date must be in the future".to_owned()));
+    let silent = bench.call("fail_silently", json!({})).await.unwrap().failure().unwrap();
+    assert_eq!(silent.message(), "tool `fail_silently` of server `fake` failed and did not say why");
+    let refused = bench.error("refuse", json!({})).await;
+    assert_eq!((refused.code(), refused.message()), ((-32602).into(), "bad params: limit".to_owned()));
+    assert_eq!(refused.data(), Some(&json!({"limit": 5})));
+    let null = bench.error("null", json!({})).await;
+    assert_eq!(null.code(), "server_protocol");
+    assert!(bench.call("echo", json!({"text": "still here"})).await.unwrap().failure().is_none());
+}
+
+#[tokio::test]
+async fn a_server_has_time_to_save_its_state_and_leaves_nothing_behind() {
+    let bench = Bench::new();
+    let bye = bench.dir.path().join("bye.txt");
+    let fake = bench.entry("fake", json!({"bye": [bye, 1500], "grandchild": true}));
+    bench.catalog.set_entries(vec![fake]).await;
+    bench.text("pid", json!({})).await;
+    let trace = bench.trace("fake");
+    let (pid, grandchild) = (pid_of(&trace, "start"), pid_of(&trace, "grandchild"));
+    assert!(lives(grandchild));
+    bench.catalog.shut_down().await;
+    assert_eq!(std::fs::read_to_string(bye).unwrap(), "bye");
+    assert!(!lives(pid) && !lives(grandchild));
+    assert_eq!(bench.error("pid", json!({})).await.code(), "server_unreachable");
+    assert_eq!(bench.starts("fake"), 1);
+}
+
+#[tokio::test]
+async fn stubborn_servers_are_killed_all_at_the_same_time() {
+    let bench = Bench::new();
+    let entries: Vec<Entry> = ["one", "two", "three"]
+        .into_iter()
+        .map(|name| {
+            let mut stubborn = bench.entry(name, json!({"ignore_eof": true}));
+            let EntryTransport::Stdio { command, args, .. } = &mut stubborn.transport else { panic!() };
+            // An ignored signal stays ignored in the program that takes the shell's place.
+            let script = "trap '' TERM; exec \"$0\" \"$@\"".to_owned();
+            args.splice(..0, ["-c".to_owned(), script, std::mem::replace(command, "sh".to_owned())]);
+            stubborn
+        })
+        .collect();
+    let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
+    bench.catalog.set_entries(entries).await;
+    for name in &names {
+        bench.catalog.call(name, "pid", Map::new(), None).await.unwrap();
+    }
+    let begun = Instant::now();
+    bench.catalog.shut_down().await;
+    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    for name in &names {
+        assert!(!lives(pid_of(&bench.trace(name), "start")));
+    }
+}
+
+#[tokio::test]
+async fn what_a_crashed_server_started_is_ended_too() {
+    let bench = Bench::one(json!({"grandchild": true})).await;
+    bench.error("crash", json!({})).await;
+    let grandchild = pid_of(&bench.trace("fake"), "grandchild");
+    until("the grandchild ends", || !lives(grandchild)).await;
+}
+
+#[tokio::test]
+async fn an_idle_server_is_stopped_and_a_busy_one_is_not() {
+    let bench = Bench::with(UpstreamLimits { idle_ms_max: 300, ..UpstreamLimits::default() });
+    bench.catalog.set_entries(vec![bench.entry("fake", json!({}))]).await;
+    assert_eq!(bench.text("sleep", json!({"ms": 1200})).await, "slept");
+    assert_eq!(bench.starts("fake"), 1);
+    let pid = pid_of(&bench.trace("fake"), "start");
+    until("it is stopped", || !lives(pid)).await;
+    assert!(matches!(bench.status().state, UpstreamState::Stopped));
+    assert!(bench.trace("fake").iter().any(|event| event["event"] == "eof"));
+    assert_eq!(bench.text("echo", json!({"text": "again"})).await, "again");
+    assert_eq!(bench.starts("fake"), 2);
+}

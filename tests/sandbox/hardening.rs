@@ -1,0 +1,64 @@
+//! What a guest finds when it looks around.
+
+use serde_json::json;
+
+use crate::engines::{Bench, on_every_engine};
+use crate::python::Python;
+
+const LOOK_AROUND: &str = r"
+import json, os
+status = dict(line.split(':\t', 1) for line in open('/proc/self/status').read().splitlines() if ':\t' in line)
+def write(path):
+    try:
+        with open(path + '/probe', 'w') as file:
+            file.write('x')
+        return 'ok'
+    except OSError as error:
+        return error.strerror
+def size(path):
+    stat = os.statvfs(path)
+    return stat.f_blocks * stat.f_frsize
+print(json.dumps({
+    'uid': os.getuid(), 'gid': os.getgid(), 'groups': [g for g in os.getgroups() if g != os.getgid()],
+    'capabilities': [status[name] for name in ('CapEff', 'CapPrm', 'CapBnd', 'CapInh', 'CapAmb')],
+    'no_new_privileges': status['NoNewPrivs'], 'seccomp': status['Seccomp'],
+    'interfaces': sorted(line.split(':')[0].strip() for line in open('/proc/net/dev').read().splitlines()[2:]),
+    'hostname': os.uname().nodename,
+    'write': {path: write(path) for path in ('/', '/etc', '/usr', '/run', '/var/tmp', '/tmp', '/workspace')},
+    'size': {path: size(path) for path in ('/tmp', '/workspace')},
+    'environment': sorted(set(os.environ) - {'PATH', 'HOME', 'LANG', 'TMPDIR'}),
+}))
+";
+
+#[tokio::test]
+async fn a_guest_has_no_rights_no_network_and_two_small_writable_folders() {
+    on_every_engine(async |engine| {
+        let sandbox = Bench::new(&engine).open().await;
+        let mut python = Python::new(sandbox.start().await.unwrap()).await;
+        let mut seen = python.run(LOOK_AROUND).await.json();
+        let environment = seen.as_object_mut().unwrap().remove("environment").unwrap();
+        assert_eq!(
+            seen,
+            json!({
+                "uid": 65534, "gid": 65534, "groups": [],
+                "capabilities": vec!["0000000000000000"; 5],
+                "no_new_privileges": "1", "seccomp": "2",
+                "interfaces": ["lo"],
+                "hostname": "sandbox",
+                "write": {
+                    "/": "Read-only file system", "/etc": "Read-only file system", "/usr": "Read-only file system",
+                    "/run": "Read-only file system", "/var/tmp": "Read-only file system",
+                    "/tmp": "ok", "/workspace": "ok",
+                },
+                "size": {"/tmp": 64 << 20, "/workspace": 128 << 20},
+            }),
+        );
+        for name in environment.as_array().unwrap() {
+            let name = name.as_str().unwrap();
+            assert!(name.starts_with("PYTHON") || name == "MPLBACKEND", "the environment has {name}");
+        }
+        python.end(true).await;
+        sandbox.shut_down().await;
+    })
+    .await;
+}

@@ -1,0 +1,290 @@
+//! Start, spare, end, death: after each, nothing is left.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use runbridge_sandbox::container::{ContainerSandbox, EngineChoice};
+use runbridge_sandbox::{GuestExit, SandboxError};
+
+use crate::engines::{Bench, eventually, on_every_engine, unique};
+use crate::python::Python;
+
+const GONE_WITHIN: Duration = Duration::from_secs(15);
+
+#[tokio::test]
+async fn a_guest_tells_how_it_ended_and_leaves_nothing() {
+    on_every_engine(async |engine| {
+        let bench = Bench::new(&engine);
+        let sandbox = bench.open().await;
+        for (code, status) in [
+            ("import os; os._exit(7)", 7),
+            ("import ctypes; ctypes.string_at(0)", 139),
+        ] {
+            let mut python = Python::new(sandbox.start().await.unwrap()).await;
+            let ran = python.run(code).await;
+            assert!(ran.done.is_none(), "{ran:?}");
+            let exit = python.end(true).await;
+            assert_eq!(
+                (exit.code, exit.out_of_memory),
+                (Some(status), false),
+                "{code}: {exit:?}"
+            );
+            assert_eq!(bench.containers().await, [""; 0], "after {code}");
+        }
+        let mut python = Python::new(sandbox.start().await.unwrap()).await;
+        python.send("while True: pass").await;
+        let exit = python.end(true).await;
+        assert_eq!(
+            exit,
+            GuestExit {
+                code: Some(137),
+                out_of_memory: false,
+                stderr_tail: String::new()
+            },
+            "killed by us"
+        );
+        assert_eq!(bench.containers().await, [""; 0], "after a kill");
+        sandbox.shut_down().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_dropped_guest_and_a_cancelled_start_leave_nothing() {
+    on_every_engine(async |engine| {
+        let bench = Bench::new(&engine);
+        let sandbox = bench.open().await;
+        drop(sandbox.start().await.unwrap());
+        for pause_ms in [0, 5, 30, 100] {
+            let _ = tokio::time::timeout(Duration::from_millis(pause_ms), sandbox.start()).await;
+        }
+        eventually("no container", GONE_WITHIN, async || {
+            bench.containers().await.is_empty()
+        })
+        .await;
+        sandbox.shut_down().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_guest_that_floods_is_held_back_and_loses_nothing() {
+    const FLOOD: &str = "
+import sys
+for line in range(8000):
+    print(line, 'x' * 1000)
+sys.stdout.flush()
+";
+    on_every_engine(async |engine| {
+        let sandbox = Bench::new(&engine).open().await;
+        let mut python = Python::new(sandbox.start().await.unwrap()).await;
+        python.send(FLOOD).await;
+        // Unread, the pieces in flight reach their bound and stay there.
+        let bound = python.guest.output.max_capacity();
+        eventually("the channel is full", GONE_WITHIN, async || {
+            python.guest.output.len() == bound
+        })
+        .await;
+        let ran = python.collect().await;
+        assert!(ran.done.is_some());
+        let expected: String = (0..8000)
+            .map(|line| format!("{line} {}\n", "x".repeat(1000)))
+            .collect();
+        assert!(
+            ran.stdout == expected,
+            "{} bytes instead of {}",
+            ran.stdout.len(),
+            expected.len()
+        );
+        python.end(true).await;
+        sandbox.shut_down().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_spare_is_there_at_once_and_is_replaced() {
+    on_every_engine(async |engine| {
+        let mut bench = Bench::new(&engine);
+        bench.config.spares = 1;
+        let sandbox = bench.open().await;
+        // The first start takes the spare that `open` began, and waits for it.
+        let mut first = Python::new(sandbox.start().await.unwrap()).await;
+        eventually("a second container", GONE_WITHIN, async || {
+            bench.containers().await.len() == 2
+        })
+        .await;
+        eventually("it has started", GONE_WITHIN, async || {
+            bench.running().await == 2
+        })
+        .await;
+        let began = Instant::now();
+        let second = sandbox.start().await.unwrap();
+        let took = began.elapsed();
+        let mut second = Python::new(second).await;
+        assert!(
+            took < Duration::from_millis(50),
+            "taking a spare took {took:?}"
+        );
+        assert_eq!(first.run("x = 1; print(x)").await.stdout, "1\n");
+        assert_eq!(
+            second.run("print('x' in globals())").await.stdout,
+            "False\n"
+        );
+        // Both guests are still in use.
+        sandbox.shut_down().await;
+        assert_eq!(bench.containers().await, [""; 0]);
+        assert!(
+            matches!(sandbox.start().await, Err(SandboxError::Engine { .. })),
+            "started behind the end"
+        );
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_spare_that_died_is_not_handed_out() {
+    on_every_engine(async |engine| {
+        let mut bench = Bench::new(&engine);
+        bench.config.spares = 1;
+        let sandbox = bench.open().await;
+        eventually("it has started", GONE_WITHIN, async || {
+            bench.running().await == 1
+        })
+        .await;
+        let spare = bench.containers().await.remove(0);
+        engine.client().kill_container(&spare, None).await.unwrap();
+        eventually("it is gone", GONE_WITHIN, async || {
+            !bench.containers().await.contains(&spare)
+        })
+        .await;
+        let mut python = Python::new(sandbox.start().await.unwrap()).await;
+        assert_eq!(python.run("print(2)").await.stdout, "2\n");
+        sandbox.shut_down().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_owner_that_is_killed_leaves_nothing() {
+    on_every_engine(async |engine| {
+        let bench = Bench::new(&engine);
+        let owner = unique("killed");
+        let mut child = bench.spawn_owner(&owner, 1);
+        let label = format!("runbridge.owner={owner}");
+        assert!(!engine.containers(&label).await.is_empty());
+        child.kill().unwrap();
+        child.wait().unwrap();
+        // Nobody reaps here: the containers notice that their stdin ended and remove themselves.
+        eventually("no container", GONE_WITHIN, async || {
+            engine.containers(&label).await.is_empty()
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn reaping_takes_the_dead_and_nothing_else() {
+    on_every_engine(async |engine| {
+        let bench = Bench::new(&engine);
+        // As a bridge leaves them that was killed before it started what it had created.
+        let sandbox = bench.open().await;
+        let folder_id =
+            std::fs::read_to_string(bench.config.owner_lock_dir.join("folder-id")).unwrap();
+        let living = bench.config.owner.clone();
+        let dead = unique("dead");
+        let names = [
+            bench
+                .create_bare(&[
+                    ("runbridge", "1"),
+                    ("runbridge.owner", &dead),
+                    ("runbridge.owners", &folder_id),
+                ])
+                .await,
+            bench
+                .create_bare(&[
+                    ("runbridge", "1"),
+                    ("runbridge.owner", &living),
+                    ("runbridge.owners", &folder_id),
+                ])
+                .await,
+            bench
+                .create_bare(&[
+                    ("runbridge", "1"),
+                    ("runbridge.owner", &dead),
+                    ("runbridge.owners", "elsewhere"),
+                ])
+                .await,
+            bench.create_bare(&[("unrelated", "1")]).await,
+        ];
+        let mut second = Bench::new(&engine);
+        second.config.owner_lock_dir = bench.config.owner_lock_dir.clone();
+        second.open().await.shut_down().await;
+        let mut left = Vec::new();
+        for name in &names {
+            left.push(bench.exists(name).await);
+        }
+        for name in &names[1..] {
+            bench.remove(name).await;
+        }
+        assert_eq!(left, [false, true, true, true]);
+        sandbox.shut_down().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_missing_image_is_named_with_what_to_do() {
+    on_every_engine(async |engine| {
+        // The second cannot be pulled: `.invalid` resolves nowhere.
+        for (image, part) in [
+            ("localhost/none:x", "a local image is not pulled"),
+            ("none.invalid/none:x", "none.invalid"),
+        ] {
+            let mut bench = Bench::new(&engine);
+            bench.config.image = image.into();
+            let Err(error) = ContainerSandbox::open(bench.config.clone(), Arc::new(|_| {})).await
+            else {
+                panic!("opened with {image}");
+            };
+            let SandboxError::ImageMissing {
+                image: named,
+                reason,
+            } = &error
+            else {
+                panic!("{error}")
+            };
+            assert_eq!(named, image);
+            assert!(
+                reason.contains(part) && reason.contains("MCP_BRIDGE_IMAGE"),
+                "{reason}"
+            );
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_absent_engine_that_is_forced_is_named() {
+    on_every_engine(async |engine| {
+        for (forced, part) in [
+            ("unix:///nowhere/engine.sock", "absent"),
+            ("tcp://10.0.0.5:2375", "remote"),
+            ("lxc", "not an engine"),
+        ] {
+            let mut bench = Bench::new(&engine);
+            bench.config.engine = EngineChoice::Forced(forced.into());
+            let Err(error) = ContainerSandbox::open(bench.config.clone(), Arc::new(|_| {})).await
+            else {
+                panic!("opened {forced}");
+            };
+            let SandboxError::EngineAbsent { engine, reason } = &error else {
+                panic!("{error}")
+            };
+            assert_eq!(engine, forced);
+            assert!(reason.contains(part), "{reason}");
+        }
+    })
+    .await;
+}

@@ -1,0 +1,335 @@
+//! A scripted MCP server over stdio: as slow, huge, silent, wrong or mortal as a test asks.
+//!
+//! The script is the first argument, a JSON object; see [`Script`]. What was received, and each
+//! start, is appended to the trace file as one JSON object per line.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a scripted server of the tests; a panic is its way to say that the script is wrong"
+)]
+
+use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::io::{BufRead as _, Write as _};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// All fields are optional; the default is a well-behaved server of the revision 2025-11-25 with
+/// the tools of [`built_in`].
+#[derive(Deserialize, Default)]
+#[serde(default, deny_unknown_fields)]
+struct Script {
+    /// Where to write what happens.
+    trace: Option<PathBuf>,
+    /// More tools, as they are to be listed. Called, each gives its arguments back.
+    tools: Vec<Value>,
+    /// That many more tools: `t0`, `t1`, …
+    tool_count: usize,
+    /// Tools on one page.
+    page_size: Option<usize>,
+    /// `nextCursor` is always this.
+    cursor_loop: bool,
+    /// Silence before anything is read.
+    start_ms: u64,
+    /// Lines for stdout before anything else.
+    noise: Vec<String>,
+    /// Lines for stderr before anything else.
+    stderr: Vec<String>,
+    /// Exit before anything is read.
+    exit: Option<i32>,
+    /// `modern`, `error` (the default), `exit`, `silent`.
+    discover: Option<String>,
+    /// `answer` (the default), `error`, `silent`, `exit`.
+    initialize: Option<String>,
+    /// The version that `initialize` is answered with; `null`: none.
+    protocol_version: Option<Option<String>>,
+    /// `answer` (the default), `error`, `silent`, `unknown`, `exit`.
+    list: Option<String>,
+    /// Say that `list_changed` may come.
+    list_changed: bool,
+    /// Leave `list_changed` out although tools change.
+    forget_list_changed: bool,
+    /// Stay alive after the end of input.
+    ignore_eof: bool,
+    /// Written that long after the end of input.
+    bye: Option<(PathBuf, u64)>,
+    /// Start a child that outlives us.
+    grandchild: bool,
+}
+
+struct Server {
+    script: Script,
+    out: Mutex<std::io::Stdout>,
+    added: Mutex<Vec<Value>>,
+    /// Our requests to the client that await an answer.
+    asked: Mutex<HashMap<i64, mpsc::Sender<Value>>>,
+    next_id: AtomicI64,
+    /// The request that `subscriptions/listen` keeps open.
+    listener: Mutex<Option<Value>>,
+}
+
+fn main() {
+    let script = std::env::args().nth(1).unwrap_or_else(|| "{}".to_owned());
+    let script: Script = serde_json::from_str(&script).expect("the script is JSON");
+    let server = Arc::new(Server {
+        script,
+        out: Mutex::new(std::io::stdout()),
+        added: Mutex::default(),
+        asked: Mutex::default(),
+        next_id: AtomicI64::new(1),
+        listener: Mutex::default(),
+    });
+    server.run();
+}
+
+impl Server {
+    fn run(self: &Arc<Self>) {
+        self.trace(&json!({ "event": "start", "pid": std::process::id() }));
+        for line in &self.script.stderr {
+            eprintln!("{line}");
+        }
+        for line in &self.script.noise {
+            self.line(line);
+        }
+        if self.script.grandchild {
+            let child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+            self.trace(&json!({ "event": "grandchild", "pid": child.id() }));
+        }
+        if let Some(code) = self.script.exit {
+            std::process::exit(code);
+        }
+        thread::sleep(Duration::from_millis(self.script.start_ms));
+        for line in std::io::stdin().lock().lines() {
+            let Ok(line) = line else { break };
+            let message: Value = serde_json::from_str(&line).expect("a client sends JSON");
+            self.trace(&json!({ "event": "message", "message": message }));
+            if message.get("method").is_none() {
+                let waiting = message["id"].as_i64().and_then(|id| self.asked.lock().unwrap().remove(&id));
+                if let Some(waiting) = waiting {
+                    let _ = waiting.send(message);
+                }
+                continue;
+            }
+            if message.get("id").is_some() {
+                let server = Arc::clone(self);
+                thread::spawn(move || server.answer(&message));
+            }
+        }
+        self.trace(&json!({ "event": "eof" }));
+        if let Some((path, after_ms)) = &self.script.bye {
+            thread::sleep(Duration::from_millis(*after_ms));
+            std::fs::write(path, "bye").unwrap();
+        }
+        while self.script.ignore_eof {
+            thread::sleep(Duration::from_secs(1));
+        }
+        // Threads that still answer end with the process.
+    }
+
+    fn answer(&self, request: &Value) {
+        let id = &request["id"];
+        let params = &request["params"];
+        let unknown = || json!({ "code": -32601, "message": "Method not found" });
+        let behaviour = |field: &Option<String>, default: &str| field.clone().unwrap_or_else(|| default.to_owned());
+        match request["method"].as_str().unwrap() {
+            "server/discover" => match behaviour(&self.script.discover, "error").as_str() {
+                "modern" => self.result(id, &json!({
+                    "resultType": "complete",
+                    "supportedVersions": ["2026-07-28"],
+                    "capabilities": { "tools": { "listChanged": self.script.list_changed } },
+                    "serverInfo": { "name": "fake", "version": "1" },
+                    "instructions": "Be brief.",
+                    "ttlMs": 0,
+                    "cacheScope": "private",
+                })),
+                "exit" => std::process::exit(1),
+                "silent" => {}
+                _ => self.error(id, &unknown()),
+            },
+            "initialize" => match behaviour(&self.script.initialize, "answer").as_str() {
+                "error" => self.error(id, &json!({
+                    "code": -32602,
+                    "message": "Unsupported protocol version",
+                    "data": { "supported": ["1999-01-01"], "requested": params["protocolVersion"] },
+                })),
+                "exit" => std::process::exit(1),
+                "silent" => {}
+                _ => {
+                    let mut result = json!({
+                        "capabilities": { "tools": { "listChanged": self.script.list_changed } },
+                        "serverInfo": { "name": "fake", "version": "1" },
+                    });
+                    match &self.script.protocol_version {
+                        None => result["protocolVersion"] = "2025-11-25".into(),
+                        Some(Some(version)) => result["protocolVersion"] = version.as_str().into(),
+                        Some(None) => {}
+                    }
+                    self.result(id, &result);
+                }
+            },
+            "tools/list" => match behaviour(&self.script.list, "answer").as_str() {
+                "error" => self.error(id, &json!({ "code": -32000, "message": "no network" })),
+                "unknown" => self.error(id, &unknown()),
+                "silent" => {}
+                "exit" => std::process::exit(3),
+                _ => self.list(id, params),
+            },
+            "subscriptions/listen" => *self.listener.lock().unwrap() = Some(id.clone()),
+            "tools/call" => self.call(id, params["name"].as_str().unwrap(), &params["arguments"]),
+            _ => self.error(id, &unknown()),
+        }
+    }
+
+    fn list(&self, id: &Value, params: &Value) {
+        let mut tools = built_in();
+        tools.extend(self.script.tools.iter().cloned());
+        tools.extend((0..self.script.tool_count).map(|number| {
+            json!({ "name": format!("t{number}"), "description": format!("Tool number {number}"), "inputSchema": { "type": "object" } })
+        }));
+        tools.extend(self.added.lock().unwrap().iter().cloned());
+        if self.script.cursor_loop {
+            return self.result(id, &json!({ "tools": tools, "nextCursor": "again" }));
+        }
+        let start: usize = params["cursor"].as_str().map_or(0, |cursor| cursor.parse().unwrap());
+        let size = self.script.page_size.unwrap_or(tools.len());
+        let end = (start + size).min(tools.len());
+        let mut page = json!({ "tools": tools[start..end] });
+        if end < tools.len() {
+            page["nextCursor"] = end.to_string().into();
+        }
+        self.result(id, &page);
+    }
+
+    fn call(&self, id: &Value, tool: &str, arguments: &Value) {
+        let number = |name: &str| arguments[name].as_u64().unwrap_or_default();
+        let text = |text: &str| json!({ "content": [{ "type": "text", "text": text }] });
+        let result = match tool {
+            "echo" => text(arguments["text"].as_str().unwrap_or_default()),
+            "pid" => text(&std::process::id().to_string()),
+            "sleep" => {
+                thread::sleep(Duration::from_millis(number("ms")));
+                text("slept")
+            }
+            "crash" => {
+                eprintln!("out of cheese");
+                std::process::exit(arguments["code"].as_i64().unwrap_or(7) as i32);
+            }
+            "close_stdout" => {
+                // Only the last words: the descriptor itself cannot be closed without unsafe code.
+                self.line("{\"jsonrpc\":\"2.0\",\"id\":");
+                std::process::abort();
+            }
+            "environment" => {
+                let all: HashMap<String, String> = std::env::vars().collect();
+                json!({ "content": [], "structuredContent": {
+                    "env": all,
+                    "cwd": std::env::current_dir().unwrap(),
+                    "argv": std::env::args().skip(2).collect::<Vec<_>>(),
+                } })
+            }
+            "noise" => {
+                self.line("just a log line");
+                self.line("{\"level\":\"info\",\"msg\":\"structured\"}");
+                self.line("");
+                text("fine")
+            }
+            "flood" => {
+                let line = "e".repeat(99);
+                for _ in 0..number("bytes") / 100 {
+                    eprintln!("{line}");
+                }
+                eprintln!("the last line");
+                text("done")
+            }
+            "big" => text(&"x".repeat(number("bytes") as usize)),
+            "fail" => json!({ "content": [{ "type": "text", "text": "date must be in the future" }], "isError": true }),
+            "fail_silently" => json!({ "content": [], "isError": true }),
+            "refuse" => return self.error(id, &json!({ "code": -32602, "message": "bad params: limit", "data": { "limit": 5 } })),
+            "null" => Value::Null,
+            "wants_input" => json!({ "resultType": "input_required", "inputRequests": {}, "requestState": "s" }),
+            "ask" => {
+                let ask_id = self.next_id.fetch_add(1, Ordering::SeqCst);
+                let (sender, receiver) = mpsc::channel();
+                self.asked.lock().unwrap().insert(ask_id, sender);
+                self.send(&json!({ "jsonrpc": "2.0", "id": ask_id, "method": arguments["method"], "params": arguments["params"] }));
+                let answer = receiver.recv_timeout(Duration::from_secs(5)).unwrap_or_else(|_| json!("none"));
+                json!({ "content": [], "structuredContent": answer })
+            }
+            "add_tool" => {
+                self.added.lock().unwrap().push(json!({ "name": arguments["name"], "inputSchema": { "type": "object" } }));
+                if !self.script.forget_list_changed {
+                    let mut notification = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+                    let listener = self.listener.lock().unwrap().clone();
+                    if let Some(listener) = listener {
+                        notification["params"] = json!({ "_meta": { "io.modelcontextprotocol/subscriptionId": listener } });
+                    }
+                    if self.script.discover.as_deref() != Some("modern") || notification.get("params").is_some() {
+                        self.send(&notification);
+                    }
+                }
+                text("added")
+            }
+            // Tools of the script give back what they got, and so do those that were never listed.
+            _ => json!({ "content": [], "structuredContent": arguments }),
+        };
+        self.result(id, &result);
+    }
+
+    fn result(&self, id: &Value, result: &Value) {
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "result": result }));
+    }
+
+    fn error(&self, id: &Value, error: &Value) {
+        self.send(&json!({ "jsonrpc": "2.0", "id": id, "error": error }));
+    }
+
+    fn send(&self, message: &Value) {
+        self.line(&message.to_string());
+    }
+
+    fn line(&self, line: &str) {
+        let mut out = self.out.lock().unwrap();
+        // A client that has gone is no reason to panic; the end of input comes next.
+        let _ = out.write_all(line.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+    }
+
+    fn trace(&self, event: &Value) {
+        if let Some(path) = &self.script.trace {
+            let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+            file.write_all(format!("{event}\n").as_bytes()).unwrap();
+        }
+    }
+}
+
+fn built_in() -> Vec<Value> {
+    let tool = |name: &str, description: &str, properties: Value| {
+        json!({ "name": name, "description": description, "inputSchema": { "type": "object", "properties": properties } })
+    };
+    vec![
+        tool("echo", "Gives the text back", json!({ "text": { "type": "string" } })),
+        tool("pid", "The process", json!({})),
+        tool("sleep", "Takes its time", json!({ "ms": { "type": "integer" } })),
+        tool("crash", "Ends the process", json!({ "code": { "type": "integer" } })),
+        tool("close_stdout", "Ends in the middle of a line", json!({})),
+        tool("environment", "What the process was started with", json!({})),
+        tool("noise", "Writes to stdout what is not JSON-RPC", json!({})),
+        tool("flood", "Writes to stderr", json!({ "bytes": { "type": "integer" } })),
+        tool("big", "A large result", json!({ "bytes": { "type": "integer" } })),
+        tool("fail", "Fails and says why", json!({})),
+        tool("fail_silently", "Fails and does not say why", json!({})),
+        tool("refuse", "Answers with an error", json!({})),
+        tool("null", "Answers with null", json!({})),
+        tool("wants_input", "Asks the user", json!({})),
+        tool("ask", "Asks the client", json!({ "method": { "type": "string" }, "params": {} })),
+        tool("add_tool", "Adds a tool", json!({ "name": { "type": "string" } })),
+    ]
+}
