@@ -17,7 +17,7 @@ HEADER = struct.Struct(">BBHIQ")
 RUN, REPLY, INTERRUPT = 1, 2, 3
 HELLO, STDOUT, STDERR, CALL, CANCEL_CALL, DISPLAY, DONE = range(16, 23)
 # A guest on a busy machine; no test waits this long when the guest is right.
-PATIENCE_S = 30
+PATIENCE_S = 60
 
 
 def source(name):
@@ -71,7 +71,7 @@ class Run:
 
 
 class Host:
-    def __init__(self, handlers=None, config=None, python=sys.executable, env=None):
+    def __init__(self, handlers=None, config=None, wrap=(), env=None):
         self.handlers = dict(handlers or {})
         self.runs = {}
         self.calls = []
@@ -84,7 +84,7 @@ class Host:
         self._changed = threading.Condition()
         self._send_lock = threading.Lock()
         self.process = subprocess.Popen(
-            [python, "-I", "-B", "-u", "-c", BOOT],
+            [*wrap, sys.executable, "-I", "-B", "-u", "-c", BOOT],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -158,11 +158,17 @@ class Host:
 
     def close(self):
         """Hang up, and wait until nothing is left."""
+        if self.process.stdout.closed:
+            return
         try:
             self.process.stdin.close()
         except OSError:
             pass
-        self.process.wait(PATIENCE_S)
+        try:
+            self.process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
         self._reader.join(PATIENCE_S)
         self.process.stdout.close()
         self.process.stderr.close()
@@ -180,7 +186,8 @@ class Host:
             try:
                 self.process.stdin.write(data)
                 self.process.stdin.flush()
-            except BrokenPipeError:
+            except (BrokenPipeError, ValueError):
+                # Hung up meanwhile.
                 pass
 
     def _read(self):

@@ -7,7 +7,10 @@ on descriptor 0 are frames, which only the runner reads. This file knows nothing
 
 import json
 import os
+import select
+import signal
 import sys
+import time
 import types
 
 # A module set is a few hundred kilobytes; a larger length is not ours.
@@ -83,10 +86,8 @@ def supervise(child):
     Often process 1 of a container, where orphans end up here and where leaving ends them all.
     Waits in `poll` only: signals come through a descriptor.
     """
-    import select
-    import signal
-    import time
-
+    if os.getpid() != 1:
+        adopt_orphans()
     wake, waker = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(waker, False)
@@ -111,9 +112,13 @@ def supervise(child):
         if code is None and deadline is not None and time.monotonic() >= deadline:
             code = 128 + signal.SIGKILL
         if code is not None:
+<<<<<<< HEAD
             if code == 128 + signal.SIGKILL:
                 tell_oom_kills()
             end_all(child, signal.SIGKILL)
+=======
+            end_all(child)
+>>>>>>> guest
             os._exit(code)
         left_ms = None
         if deadline is not None:
@@ -158,29 +163,45 @@ def reap(child):
             code = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
 
 
-def end_all(child, number):
-    """End what the runner left. Outside of a container that is its session and its descendants,
-    and nothing else."""
+def adopt_orphans():
+    """Become the parent of orphans below, as process 1 is by nature."""
+    try:
+        import ctypes
+
+        set_child_subreaper = 36
+        ctypes.CDLL(None).prctl(set_child_subreaper, 1, 0, 0, 0)
+    except (ImportError, OSError, AttributeError):
+        # What leaves the runner's session is out of reach then. A container ends it anyway.
+        pass
+
+
+def end_all(child):
+    """End what the runner left. As process 1 that is everything and happens by leaving; elsewhere
+    it is the runner's session and all processes below this one, and nothing else."""
     if os.getpid() == 1:
-        targets = [-1]
-    else:
-        targets = [-child]
-        targets.extend(family(child))
-    for target in targets:
-        try:
-            os.kill(target, number)
-        except OSError:
-            pass
+        return
+    deadline = time.monotonic() + GONE_S
+    while time.monotonic() < deadline:
+        targets = family(child)
+        if not targets:
+            return
+        for pid in targets:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+        reap(child)
+        time.sleep(0.005)
 
 
-def family(root):
-    """Processes in the session of `root` or below it, from /proc."""
-    parents = {}
-    found = []
+def family(child):
+    """Processes in the session of `child` or below this process, from /proc."""
+    own = os.getpid()
+    parents, found = {}, set()
     try:
         names = os.listdir("/proc")
     except OSError:
-        return found
+        names = []
     for name in names:
         if not name.isdigit():
             continue
@@ -189,16 +210,16 @@ def family(root):
                 fields = file.read().rsplit(b")", 1)[1].split()
         except (OSError, IndexError):
             continue
-        pid, parent, session = int(name), int(fields[1]), int(fields[3])
-        parents[pid] = parent
-        if session == root:
-            found.append(pid)
+        parents[int(name)] = int(fields[1])
+        if int(fields[3]) == child and fields[0] != b"Z":
+            found.add(int(name))
     for pid in parents:
-        above = pid
-        while above in parents and above != root:
+        above = parents[pid]
+        while above in parents and above != own:
             above = parents[above]
-        if above == root and pid not in found:
-            found.append(pid)
+        if above == own:
+            found.add(pid)
+    found.discard(own)
     return found
 
 

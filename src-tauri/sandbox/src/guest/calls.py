@@ -6,9 +6,9 @@ the shape of a call and of a reply; what methods there are and what they mean is
 
 import asyncio
 import itertools
-import json
 import os
 import _thread
+from json import dumps, loads
 
 from _runbridge.door import CALL, CANCEL_CALL, PAYLOAD_BYTES_MAX
 
@@ -143,7 +143,7 @@ def wait(lock):
 def encode(message, params):
     """`message` as JSON. What JSON cannot hold is named by its place in `params`."""
     try:
-        payload = json.dumps(message, ensure_ascii=False, allow_nan=False).encode("utf-8")
+        payload = dumps(message, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except (TypeError, ValueError, RecursionError):
         for name, value in params.items():
             check_json(value, name, strict_keys=False)
@@ -219,7 +219,7 @@ def _value(payload, hook):
     """What the host answered, or the exception that it wants raised."""
     if payload is None:
         raise MemoryError("the reply did not fit into the sandbox's memory")
-    reply = json.loads(payload, object_hook=hook)
+    reply = loads(payload, object_hook=hook)
     if "error" in reply:
         raise _exception(reply["error"])
     return reply.get("ok")

@@ -2,9 +2,10 @@
 
 An interrupt is a SIGINT to the main thread. The handler looks at where that thread is: in user code
 it raises KeyboardInterrupt; in the event loop with nothing of the user's on the stack it cancels
-the run's task; in the guest's own code it does nothing, and the thread that sends tries again a
-moment later. So the guest's own code is never torn, none is lost, and none arrives late: the
-handler compares run ids in the very thread that changes them.
+the run's task; in the guest's own code it only leaves word, which `print` heeds on its way back to
+user code, and the thread that sends tries again a moment later. So the guest's own code is never
+torn, no interrupt is lost, and none arrives late: the handler compares run ids in the very thread
+that changes them.
 """
 
 import asyncio
@@ -12,8 +13,8 @@ import os
 import selectors
 import signal
 import threading
-import time
 import _thread
+from time import sleep
 
 AGAIN_S = 0.002
 
@@ -21,14 +22,31 @@ _ASYNCIO = os.path.dirname(asyncio.__file__) + os.sep
 _SELECTORS = selectors.__file__
 _LOOP_TURN = asyncio.base_events.BaseEventLoop._run_once.__code__
 _OWN = "<guest "
+_USER = ("<run", "<saved tool")
 
 # Functions of ours that wait and hold nothing: an interrupt may raise in them.
 _waits = set()
+# Functions of ours that only stand between user code and asyncio.
+_passages = set()
+# Functions of ours that call user code, or the loop that does.
+_gates = set()
 
 
 def interruptible(function):
     """Mark `function` as one in which an interrupt may raise."""
     _waits.add(function.__code__)
+    return function
+
+
+def gate(function):
+    """Mark `function` as one that calls user code, be it of a module that user code imported."""
+    _gates.add(function.__code__)
+    return function
+
+
+def passage(function):
+    """Mark `function` as one that is not looked at: who called it and what it called count."""
+    _passages.add(function.__code__)
     return function
 
 
@@ -43,6 +61,8 @@ class Interrupts:
         self._running = None
         self._wanted = None
         self._hit = False
+        # An interrupt met the guest's own code: see `settle`.
+        self.owed = False
         # Cancels the task that the loop runs for the current run.
         self.cancel = None
         self._handler = self._on_signal
@@ -65,6 +85,7 @@ class Interrupts:
                 return False
             self._hit = False
             self._wanted = None
+            self.owed = False
             self._running = run
             return True
 
@@ -87,10 +108,29 @@ class Interrupts:
                 return
         _thread.start_new_thread(self._deliver, (run,))
 
+    def settle(self):
+        """Raise what is owed; called where user code calls the guest often and nothing is held.
+        A loop of prints would else meet each signal in the guest's code."""
+        if threading.get_ident() != self._main:
+            return
+        self.owed = False
+        if self._wanted is not None and self._wanted == self._running:
+            self._wanted = None
+            self._hit = True
+            raise KeyboardInterrupt
+
     def _deliver(self, run):
-        while self._wanted == run or run in self._stopped:
-            signal.pthread_kill(self._main, signal.SIGINT)
-            if signal.getsignal(signal.SIGINT) is not self._handler:
+        while True:
+            # Under the lock, so that the signal is out before the run can end: the main thread
+            # then meets it before it begins another.
+            with self._lock:
+                if self._wanted != run and run not in self._stopped:
+                    return
+                # A run that still waits has no business with the code of another.
+                meant = self._running == run or self._running is None
+                if meant:
+                    signal.pthread_kill(self._main, signal.SIGINT)
+            if meant and signal.getsignal(signal.SIGINT) is not self._handler:
                 # User code handles SIGINT itself: it gets the signal once, like any program.
                 with self._lock:
                     if self._wanted == run:
@@ -98,7 +138,7 @@ class Interrupts:
                         self._hit = True
                 if run not in self._stopped:
                     return
-            time.sleep(AGAIN_S)
+            sleep(AGAIN_S)
 
     def _on_signal(self, _number, frame):
         running = self._running
@@ -109,11 +149,14 @@ class Interrupts:
                 raise KeyboardInterrupt
             return
         if self._wanted is None:
-            # A signal that user code sent itself.
-            if place == "user":
+            # A signal that user code sent itself, or the second of two that the host's took.
+            if place == "user" and not self._hit:
                 raise KeyboardInterrupt
             return
-        if self._wanted != running or place == "own":
+        if self._wanted != running:
+            return
+        if place == "own":
+            self.owed = True
             return
         if place == "loop":
             if self.cancel is None:
@@ -137,9 +180,16 @@ def _place(frame):
         code = frame.f_code
         if code in _waits:
             return "user"
+        if code in _passages:
+            frame = frame.f_back
+            continue
         name = code.co_filename
+        if code in _gates and seen_other:
+            return "user"
         if name.startswith(_OWN):
-            return "user" if seen_other else "loop" if code.co_name == "_drive" else "own"
+            return "loop" if code in _gates else "own"
+        if name.startswith(_USER):
+            return "user"
         if not (name.startswith(_ASYNCIO) or name == _SELECTORS or name == "<frozen selectors>"):
             seen_other = True
         frame = frame.f_back

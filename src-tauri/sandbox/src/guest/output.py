@@ -17,9 +17,10 @@ import os
 import select
 import sys
 import threading
-import time
 import _thread
+from os import read
 from queue import Empty, SimpleQueue
+from time import monotonic, sleep
 
 from _runbridge.door import PAYLOAD_BYTES_MAX, STDERR, STDOUT, Closed
 
@@ -33,8 +34,8 @@ LINGER_S = 0.03
 FRAMES_MAX = 8
 # Bytes taken from a child's pipe at once.
 PIPE_PIECE = 256 * 1024
-# How long the end of the process waits for its last output.
-LAST_WORDS_S = 1.0
+# How long a flush waits for a host that does not read.
+PUSH_S = 1.0
 
 # The run that the current task or thread belongs to.
 run_of_context = contextvars.ContextVar("runbridge_run")
@@ -54,8 +55,9 @@ def clean(text):
 class Output:
     """Everything that leaves the guest. Frames leave in the order of `send` and `flush`."""
 
-    def __init__(self, door):
+    def __init__(self, door, interrupts):
         self._door = door
+        self._interrupts = interrupts
         self._frames = SimpleQueue()
         self._space = threading.Event()
         self._lock = threading.Lock()
@@ -67,8 +69,9 @@ class Output:
         self.run = 0
         self._pipes = {}
         self._pipes_poll = select.poll()
-        # Set in a forked child: it prints to the pipes of its parent like any other child.
-        self._forked = False
+        # In a forked child: what it has printed of its current lines, by descriptor. It prints to
+        # the pipes of its parent like any other child.
+        self._lines = None
 
     def start(self, memory_short):
         """Take over the descriptors 1 and 2 and start to send. `memory_short` is called when a
@@ -98,8 +101,8 @@ class Output:
 
     def write(self, kind, piece):
         """Add printed text or bytes."""
-        if self._forked:
-            write_all(1 if kind == STDOUT else 2, encode(piece))
+        if self._lines is not None:
+            self._write_lines(1 if kind == STDOUT else 2, encode(piece))
             return
         self.wait_for_space()
         run = self.current_run()
@@ -108,29 +111,35 @@ class Output:
                 # A child wrote before this.
                 self._drain()
             self._gather(kind, run, piece)
+        if self._interrupts.owed:
+            self._interrupts.settle()
 
     def flush(self):
         """Hand all that was printed so far to the sending thread, children's output included."""
-        if self._forked:
+        if self._lines is not None:
+            self._write_lines(1, b"", True)
+            self._write_lines(2, b"", True)
             return
         self.wait_for_space()
         with self._lock:
             self._drain()
             self._seal()
 
-    def last_words(self):
-        """Flush, and wait a bounded time until the host has it; for a process about to end."""
-        if self._forked:
+    def push(self):
+        """Flush, and wait a bounded time until it has left: what was flushed is not lost in a
+        crash, nor held back by code that lets no other thread work."""
+        if self._lines is not None:
+            self.flush()
             return
         sent = threading.Event()
-        if self._lock.acquire(timeout=LAST_WORDS_S):
+        if self._lock.acquire(timeout=PUSH_S):
             try:
                 self._drain()
                 self._seal()
             finally:
                 self._lock.release()
         self._frames.put(sent)
-        sent.wait(LAST_WORDS_S)
+        sent.wait(PUSH_S)
 
     def current_run(self):
         """The run that the calling task or thread belongs to."""
@@ -168,7 +177,7 @@ class Output:
         for fd, kind in self._pipes.items():
             for _ in range(8):
                 try:
-                    piece = os.read(fd, PIPE_PIECE)
+                    piece = read(fd, PIPE_PIECE)
                 except OSError:
                     break
                 if not piece:
@@ -187,29 +196,32 @@ class Output:
                     self._drain()
                 if any(flags & select.POLLHUP for _, flags in ready):
                     # User code closed descriptor 1 or 2; a new writer may still appear.
-                    time.sleep(LINGER_S)
+                    sleep(LINGER_S)
             except MemoryError:
                 self._memory_short()
-                time.sleep(LINGER_S)
+                sleep(LINGER_S)
 
     def _write_frames(self):
         flush_at = None
         while True:
+            item = None
             try:
-                left = None if flush_at is None else max(0.0, flush_at - time.monotonic())
+                left = None if flush_at is None else max(0.0, flush_at - monotonic())
                 item = self._frames.get(timeout=left)
+                if item is _SOON:
+                    flush_at = monotonic() + LINGER_S
+                    continue
+                self._write_item(item)
+                if not self._space.is_set():
+                    self._space.set()
             except Empty:
                 flush_at = None
                 with self._lock:
                     self._timed = False
                     self._seal()
-                continue
-            if item is _SOON:
-                flush_at = time.monotonic() + LINGER_S
-                continue
-            self._write_item(item)
-            if not self._space.is_set():
-                self._space.set()
+            except MemoryError:
+                self._memory_short()
+                sleep(LINGER_S)
 
     def _write_item(self, item):
         while True:
@@ -223,16 +235,32 @@ class Output:
                     item.set()
                 return
             except MemoryError:
+                self._memory_short()
+                sleep(LINGER_S)
                 # Some of a list may have left already: say less rather than say it twice.
                 if isinstance(item, list):
                     return
-                self._memory_short()
-                time.sleep(LINGER_S)
             except Closed:
                 _exit_now(0)
 
+    def _write_lines(self, fd, data, all_of_it=False):
+        """Write whole lines at once, so that those of several children do not mix."""
+        held = self._lines.pop(fd, b"") + data
+        if b"\n" in data or all_of_it or len(held) >= GATHER_MAX:
+            with memoryview(held) as view:
+                done = 0
+                while done < len(held):
+                    done += os.write(fd, view[done:])
+        else:
+            self._lines[fd] = held
+
+    @property
+    def forked(self):
+        """Whether this is a process that user code forked."""
+        return self._lines is not None
+
     def _after_fork(self):
-        self._forked = True
+        self._lines = {}
         self._door.close()
         for fd in self._pipes:
             try:
@@ -268,13 +296,6 @@ def encode(piece):
     return piece
 
 
-def write_all(fd, data):
-    with memoryview(data) as view:
-        done = 0
-        while done < len(data):
-            done += os.write(fd, view[done:])
-
-
 def move_up(fd):
     """The same open file under a high number that programs do not inherit: code which closes or
     reuses low descriptors does not meet it."""
@@ -301,6 +322,7 @@ class TextStream(io.TextIOBase):
 
     def __init__(self, output, kind, name, fd):
         super().__init__()
+        self._output = output
         self._put = output.write
         self._kind = kind
         self._fd = fd
@@ -330,7 +352,7 @@ class TextStream(io.TextIOBase):
         return False
 
     def flush(self):
-        pass
+        self._output.push()
 
     def reconfigure(self, **_):
         """Accepted and without effect: the stream is UTF-8 and flushed in time."""
@@ -349,6 +371,7 @@ class ByteStream(io.BufferedIOBase):
 
     def __init__(self, output, kind, name, fd):
         super().__init__()
+        self._output = output
         self._put = output.write
         self._kind = kind
         self._fd = fd
@@ -372,7 +395,7 @@ class ByteStream(io.BufferedIOBase):
         return False
 
     def flush(self):
-        pass
+        self._output.push()
 
     def close(self):
         pass
@@ -405,7 +428,7 @@ class _Carry:
     def leave(status):
         # What was printed before `os._exit` has been printed, as far as anyone can tell.
         try:
-            _Carry.output.last_words()
+            _Carry.output.push()
         finally:
             _exit_now(status)
 

@@ -11,7 +11,6 @@ import asyncio
 import builtins
 import gc
 import inspect
-import json
 import linecache
 import os
 import signal
@@ -20,6 +19,8 @@ import threading
 import types
 import warnings
 import _thread
+from json import dumps, loads
+from os import getpid
 from queue import Empty, SimpleQueue
 
 from _runbridge import door as doors
@@ -42,6 +43,11 @@ RESERVE_BYTES = 4 * 1024 * 1024
 # How long a cancelled task may take to clean up before it is left to the idle loop.
 SETTLE_S = 1.0
 STACK_BYTES = 512 * 1024
+# What is told when nothing can be put together any more.
+NO_MEMORY = (
+    b'{"status": "error", "result": null, "error": {"type": "MemoryError", "message": "", '
+    b'"traceback": "MemoryError\\n"}, "exit_code": null, "notes": []}'
+)
 
 _FUTURES = 0
 for _name in __future__.all_feature_names:
@@ -58,6 +64,7 @@ def main(config):
     if null > 2:
         os.close(null)
     set_environment()
+    fork_by_default()
     Runner(door, rlimits).serve()
 
 
@@ -80,7 +87,36 @@ def set_rlimits(wanted):
         soft = resource.getrlimit(which)[0]
         if soft != resource.RLIM_INFINITY:
             held[name] = soft
+    if "as" in held:
+        share_one_heap()
     return held
+
+
+def share_one_heap():
+    """Keep glibc from reserving 64 MiB of address space per thread, which counts as memory where
+    address space is what is limited."""
+    try:
+        import ctypes
+
+        arena_max = -8
+        ctypes.CDLL(None).mallopt(arena_max, 1)
+    except (ImportError, OSError, AttributeError):
+        # No ctypes or another C library: less of the limit is usable then.
+        pass
+
+
+def fork_by_default():
+    """Let `multiprocessing` fork. Other ways start a Python that cannot import a run's code, so a
+    pool could not find the function that it is to execute."""
+    if sys.version_info < (3, 14):
+        return
+    try:
+        from multiprocessing import context
+
+        context._default_context._default_context = context._concrete_contexts["fork"]
+    except (ImportError, AttributeError, KeyError):
+        # `multiprocessing` then says itself what it cannot find.
+        pass
 
 
 def set_environment():
@@ -112,13 +148,13 @@ class Runner:
     def __init__(self, door, rlimits):
         self._door = door
         self._rlimits = rlimits
-        self._output = outputs.Output(door)
-        self._calls = Calls(self._output)
         self._interrupts = interrupting.Interrupts()
+        self._output = outputs.Output(door, self._interrupts)
+        self._calls = Calls(self._output)
         self._inbox = SimpleQueue()
         self._loop = None
         self._waiter = None
-        self._pid = os.getpid()
+        self._pid = getpid()
         self._module = types.ModuleType("__main__")
         self._names = self._module.__dict__
         self._names["__builtins__"] = builtins
@@ -126,6 +162,7 @@ class Runner:
         self._tasks = {}
         self._notes = []
         self._reserve = None
+        self._told = True
         self._asyncio_then = {
             "create_task": asyncio.create_task,
             "run": asyncio.run,
@@ -205,14 +242,32 @@ class Runner:
         _thread.stack_size(0)
         version = "%d.%d.%d" % sys.version_info[:3]
         hello = {"python": version, "uid": os.geteuid(), "rlimits": self._rlimits}
-        self._output.send(HELLO, 0, json.dumps(hello).encode())
+        self._output.send(HELLO, 0, dumps(hello).encode())
         while True:
+            run = None
             try:
                 run, payload = self._next_run()
+                self._told = False
                 self._run(run, payload)
             except BaseException:
-                # Something that user code left behind raised here. The next turn starts clean.
+                # Something that user code left behind raised here, or there is no memory. The next
+                # turn starts clean.
+                self._reserve = None
                 self._leave_if_forked(1)
+                if run is not None and not self._told:
+                    self._tell_little(run)
+
+    def _tell_little(self, run):
+        """Tell the end of a run that left no memory to tell more."""
+        for _ in range(10):
+            try:
+                self._interrupts.end()
+                self._output.flush()
+                self._output.send(DONE, run, NO_MEMORY)
+                return
+            except BaseException:
+                gc.collect()
+        _exit(137)
 
     def _read_frames(self):
         try:
@@ -246,6 +301,7 @@ class Runner:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 
+    @interrupting.gate
     def _next_run(self):
         """The next run from the host; earlier tasks go on until it comes."""
         failures = 0
@@ -264,6 +320,9 @@ class Runner:
             except BaseException:
                 # A late task ended with SystemExit, stopped the loop, or the loop itself is broken.
                 failures += 1
+                if failures % 10 == 0:
+                    # The loop does not work any more. Its tasks are lost.
+                    self._loop = None
                 if failures > 100:
                     return self._inbox.get()
 
@@ -277,7 +336,7 @@ class Runner:
         try:
             if payload is None:
                 raise MemoryError("the code did not fit into the sandbox's memory")
-            request = json.loads(payload)
+            request = loads(payload)
             self._mend()
             self._restore()
             self._runtime.begin(run, request)
@@ -288,6 +347,8 @@ class Runner:
                 end["status"] = "interrupted"
                 hit = False
         except BaseException as raised:
+            if isinstance(raised, MemoryError):
+                self._reserve = None
             hit = self._interrupts.end()
             error = raised
         self._leave_if_forked(0, error)
@@ -303,13 +364,13 @@ class Runner:
             self.cancel_tasks(run)
         self._undo()
         end["notes"] = self._notes
+        told = dumps(end, ensure_ascii=False).encode("utf-8")
         self._output.flush()
-        self._output.send(DONE, run, json.dumps(end, ensure_ascii=False).encode("utf-8"))
+        self._told = True
+        self._output.send(DONE, run, told)
 
     def _tell(self, end, error, hit):
         """Put how the code was ended by `error` into `end`."""
-        if isinstance(error, MemoryError):
-            self._memory_short()
         if hit and isinstance(error, (KeyboardInterrupt, asyncio.CancelledError)):
             end["status"] = "interrupted"
         elif isinstance(error, SystemExit):
@@ -339,6 +400,7 @@ class Runner:
 
     # User code.
 
+    @interrupting.gate
     def _execute(self, request):
         """Execute the code; the repr of its value, unless that is None."""
         name = request["name"]
@@ -359,6 +421,7 @@ class Runner:
             return None
         return bounded_repr(value)
 
+    @interrupting.gate
     async def _awaited(self, body, last):
         if is_coroutine(body):
             await eval(body, self._names)
@@ -373,10 +436,17 @@ class Runner:
             value = await value
         return value
 
+    @interrupting.gate
     def _drive(self, coroutine):
         """Run the loop until `coroutine` has ended."""
         task = self._loop.create_task(coroutine)
-        self._interrupts.cancel = task.cancel
+
+        def cancel():
+            task.cancel()
+            # The loop may be waiting; a signal alone does not wake it.
+            self._loop.call_soon_threadsafe(_nothing)
+
+        self._interrupts.cancel = cancel
         try:
             return self._loop.run_until_complete(task)
         except BaseException:
@@ -401,6 +471,10 @@ class Runner:
             loop.set_exception_handler(self._late_error)
             self._loop = loop
         loop.set_task_factory(self._make_task)
+        for name in vars(loop).keys() & _LOOP_METHODS:
+            del vars(loop)[name]
+        # `loop.stop()` outside of a turn would end the next one at once.
+        loop._stopping = False
         asyncio._set_running_loop(None)
         try:
             asyncio.set_event_loop(loop)
@@ -457,13 +531,14 @@ class Runner:
 
     def _leave_if_forked(self, code, error=None):
         """A process that user code forked ends where the code ends; it has no host."""
-        if os.getpid() == self._pid:
+        if getpid() == self._pid:
             return
         if isinstance(error, SystemExit):
             code = self._exit_code(error)
         elif error is not None:
             code = 1
             self._output.write(doors.STDERR, report.text_of(error))
+        self._output.push()
         _exit(code & 255)
 
     # Corners of asyncio.
@@ -487,6 +562,7 @@ class Runner:
             task.set_name(name)
         return task
 
+    @interrupting.passage
     def _asyncio_run(self, main, **options):
         """Like asyncio's, and with a way out where that cannot work."""
         if asyncio._get_running_loop() is None:
@@ -519,6 +595,7 @@ class Runner:
 class Loop(asyncio.SelectorEventLoop):
     """The loop that lives as long as the guest."""
 
+    @interrupting.passage
     def run_until_complete(self, future):
         if self.is_running():
             if inspect.iscoroutine(future):
@@ -547,10 +624,16 @@ def is_coroutine(code):
     return code is not None and bool(code.co_flags & inspect.CO_COROUTINE)
 
 
+def _nothing():
+    pass
+
+
+@interrupting.gate
 async def _await(value):
     return await value
 
 
+@interrupting.gate
 def bounded_repr(value):
     """The repr of `value`, cut at a bound that says how much there was."""
     text = outputs.clean(repr(value))
@@ -559,5 +642,6 @@ def bounded_repr(value):
     return text
 
 
+_LOOP_METHODS = frozenset(name for name in dir(Loop) if callable(getattr(Loop, name)))
 _MAIN = threading.get_ident()
 _exit = os._exit

@@ -10,14 +10,16 @@ import collections.abc
 import importlib.machinery
 import inspect
 import itertools
+import keyword
 import random
 import sys
-import time
 import types
+from time import sleep
 
 from _runbridge.calls import MCPError, check_json
 from _runbridge.display import images_of
 from _runbridge.door import DISPLAY
+from _runbridge.interrupts import gate
 from _runbridge.saving import missing_names, source_of
 from _runbridge.values import Record, value_of
 
@@ -86,10 +88,18 @@ class Runtime:
         self._made[key] = (self._output.current_run(), made, label, _user_line())
         return made
 
+    def adopt(self, awaitables):
+        """Another coroutine awaits these: it alone is reported if that is never awaited."""
+        owned = {id(item) for item in awaitables}
+        for key, made in list(self._made.items()):
+            if id(made[1]) in owned:
+                del self._made[key]
+
     async def _started(self, key, function, arguments):
         self._made.pop(key, None)
         return await function(*arguments)
 
+    @gate
     def define_saved_tools(self):
         """Define the saved tools that are new or have changed. A broken one costs only itself."""
         wanted = self._saved_wanted
@@ -303,7 +313,7 @@ class Tool:
     def __signature__(self):
         parameters = []
         for name, required in self._properties().items():
-            if name.isidentifier():
+            if name.isidentifier() and not keyword.iskeyword(name):
                 default = inspect.Parameter.empty if required else None
                 parameters.append(
                     inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
@@ -443,6 +453,7 @@ class Api:
         for item in awaitables:
             if not inspect.isawaitable(item):
                 raise TypeError("gather() awaits coroutines, not %s" % type(item).__name__)
+        self._runtime.adopt(awaitables)
         return self._runtime.coroutine("runtime.gather", self._gather, *awaitables)
 
     async def _gather(self, *awaitables):
@@ -483,6 +494,7 @@ class Api:
         else:
             self._display_one(thing)
 
+    @gate
     def _display_one(self, thing):
         images = images_of(thing)
         if images is not None:
@@ -539,6 +551,7 @@ class Api:
         found = self._calls.sync("memory.load", {"key": _key(key)})
         return found.get("value") if found.get("found") else default
 
+    @gate
     def update_memory(self, key, fn):
         """Replace the value under a key by `fn(value)`, as one step even if others write too; `fn`
         gets None if there is no value, and may be called more than once. Gives the new value."""
@@ -557,7 +570,7 @@ class Api:
             if done.get("updated"):
                 return value
             longest = min(UPDATE_PAUSE_S_MAX, 0.0005 * 2 ** min(attempt, 10))
-            time.sleep(self._random.uniform(0, longest))
+            sleep(self._random.uniform(0, longest))
         raise RuntimeError(
             "the memory %r changed under each of %d tries to update it" % (key, UPDATES_MAX)
         )
@@ -658,7 +671,9 @@ def make_modules(runtime):
     package.MCPError = MCPError
     made = {"mcp": package, "mcp.runtime": module, "mcp.servers": servers}
     for name, each in made.items():
-        each.__spec__ = importlib.machinery.ModuleSpec(name, None, is_package=hasattr(each, "__path__"))
+        each.__spec__ = importlib.machinery.ModuleSpec(
+            name, None, origin="bridge", is_package=hasattr(each, "__path__")
+        )
         each.__package__ = name if hasattr(each, "__path__") else "mcp"
     return made
 
@@ -700,7 +715,7 @@ class ServerFinder:
             proxy = self._runtime.servers[name[len("mcp.servers."):]]
         except KeyError as error:
             raise ModuleNotFoundError(error.args[0], name=name) from None
-        return importlib.machinery.ModuleSpec(name, self, loader_state=proxy)
+        return importlib.machinery.ModuleSpec(name, self, origin="bridge", loader_state=proxy)
 
     def create_module(self, spec):
         return ServerModule(spec.name)

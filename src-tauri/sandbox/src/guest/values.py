@@ -1,6 +1,6 @@
 """What a tool's answer becomes in Python."""
 
-import json
+from json import dumps, loads
 
 from _runbridge.calls import MCPError
 
@@ -32,7 +32,7 @@ class Record(dict):
 
     def __str__(self):
         try:
-            return json.dumps(self, ensure_ascii=False)
+            return dumps(self, ensure_ascii=False)
         except (TypeError, ValueError, RecursionError):
             return dict.__repr__(self)
 
@@ -85,7 +85,7 @@ def decoded(text):
     """The object or array that `text` is as JSON, else `text`."""
     if text.lstrip(" \t\r\n")[:1] in ("{", "["):
         try:
-            return json.loads(text, object_hook=Record)
+            return loads(text, object_hook=Record)
         except (ValueError, RecursionError):
             pass
     return text

@@ -1,0 +1,297 @@
+"""The guest without processes, threads and descriptors: what takes their place.
+
+The built-in module `_door` carries frames. One thread does everything: it takes frames in when it
+waits, be it in the event loop or for one answer, and an interrupt comes as a SIGINT that the host
+leaves where Python's signal handler would. All else is the guest that runs in a container.
+"""
+
+import asyncio
+import os
+import random
+import sys
+import threading
+import _door
+from asyncio import base_events
+from json import dumps
+
+NO_THREADS = (
+    "the built-in sandbox has no threads; use `await`, `asyncio.gather` or `asyncio.create_task`, or "
+    "switch to Container in Sandbox settings"
+)
+NO_NETWORK = "the sandbox has no network; use the tools of a server"
+
+# Not pure Python: none of them can be loaded into WebAssembly.
+NATIVE = frozenset(
+    """cv2 duckdb lxml matplotlib numba numpy pandas PIL polars psutil pyarrow pydantic_core requests
+    scipy seaborn skimage sklearn statsmodels sympy tensorflow torch""".split()
+)
+
+
+class Selector:
+    """What an event loop sleeps on: the frames that come in."""
+
+    def select(self, timeout=None):
+        waited = runner.pump(timeout)
+        if not waited and runner.idle is not None:
+            runner.idle(timeout)
+        return []
+
+    def close(self):
+        pass
+
+    def get_map(self):
+        return {}
+
+
+class Loop(base_events.BaseEventLoop):
+    """An event loop for code that waits for calls and time, and for nothing else."""
+
+    def __init__(self, selector=None):
+        super().__init__()
+        self._selector = Selector()
+
+    def _process_events(self, events):
+        pass
+
+    def _write_to_self(self):
+        # Nobody else could have to be woken.
+        pass
+
+    def run_in_executor(self, executor, function, *arguments):
+        raise RuntimeError(NO_THREADS)
+
+    async def getaddrinfo(self, *_, **__):
+        raise OSError(NO_NETWORK)
+
+    async def getnameinfo(self, *_, **__):
+        raise OSError(NO_NETWORK)
+
+    async def create_connection(self, *_, **__):
+        raise OSError(NO_NETWORK)
+
+    async def create_server(self, *_, **__):
+        raise OSError(NO_NETWORK)
+
+    async def create_datagram_endpoint(self, *_, **__):
+        raise OSError(NO_NETWORK)
+
+    async def subprocess_exec(self, *_, **__):
+        raise OSError(NO_PROCESSES)
+
+    async def subprocess_shell(self, *_, **__):
+        raise OSError(NO_PROCESSES)
+
+
+NO_PROCESSES = (
+    "the built-in sandbox has no processes; switch to Container in Sandbox settings"
+)
+
+
+def _no_thread(self):
+    raise RuntimeError(NO_THREADS)
+
+
+asyncio.SelectorEventLoop = Loop
+asyncio.DefaultEventLoopPolicy._loop_factory = Loop
+threading.Thread.start = _no_thread
+
+from _runbridge import interrupts as interrupting  # noqa: E402
+from _runbridge import output as outputs  # noqa: E402
+from _runbridge import calls as calling  # noqa: E402
+from _runbridge.door import DONE, HELLO, PAYLOAD_BYTES_MAX, REPLY, RUN  # noqa: E402,F401
+
+
+class Interrupts(interrupting.Interrupts):
+    """The host marks a SIGINT, again and again until it hears that the interrupt has arrived."""
+
+    def end(self):
+        self._running = None
+        self._wanted = None
+        return self._hit
+
+    def settle(self):
+        super().settle()
+
+    def _on_signal(self, number, frame):
+        running = self._running
+        if running is None:
+            # A late task keeps the next run from being begun.
+            if interrupting._place(frame) == "user":
+                _door.heeded()
+                raise KeyboardInterrupt
+            return
+        if self._hit:
+            _door.heeded()
+            return
+        self._wanted = running
+        super()._on_signal(number, frame)
+        if self._hit:
+            _door.heeded()
+
+
+class Output(outputs.Output):
+    """The host gathers what is printed, so that every piece can go at once."""
+
+    def __init__(self, door, interrupts):
+        self._interrupts = interrupts
+        self.run = 0
+
+    def send(self, kind, ident, payload):
+        if len(payload) > PAYLOAD_BYTES_MAX:
+            raise ValueError(
+                "%d bytes are more than can leave the sandbox at once (%d)"
+                % (len(payload), PAYLOAD_BYTES_MAX)
+            )
+        _door.send(kind, ident, payload)
+
+    def write(self, kind, piece):
+        run = self.current_run()
+        for frame in outputs.output_frames([(kind, run, piece)]):
+            _door.send(*frame)
+        if self._interrupts.owed:
+            self._interrupts.settle()
+
+    def flush(self):
+        pass
+
+    def push(self):
+        pass
+
+    def wait_for_space(self):
+        pass
+
+
+class Calls(calling.Calls):
+    """Whoever waits for an answer takes in what comes until it is there."""
+
+    def start(self):
+        pass
+
+    def sync(self, method, params, hook=None):
+        box = []
+        ident = self._send(method, params, box.append)
+        try:
+            _wait_for(box)
+        finally:
+            if not box:
+                self._forget(ident)
+        return calling._value(box[0], hook)
+
+
+@interrupting.interruptible
+def _wait_for(box):
+    while not box:
+        runner.pump(None)
+
+
+for code in (Selector.select, Loop.run_in_executor):
+    interrupting.passage(code)
+
+interrupting.Interrupts = Interrupts
+outputs.Output = Output
+calling.Calls = Calls
+
+from _runbridge import runner as running  # noqa: E402
+
+
+class Runner(running.Runner):
+    """The runner by turns: each does what there is to do, and says when there will be more."""
+
+    def __init__(self):
+        self.idle = None
+        self._greeted = False
+        self._wake_in = None
+        super().__init__(None, {})
+
+    def turn(self):
+        if not self._greeted:
+            self._greet()
+        while True:
+            self.pump(0)
+            if self._inbox.empty():
+                self._pass_time()
+            if self._inbox.empty():
+                return self._wake_in
+            run, payload = self._inbox.get_nowait()
+            try:
+                self._run(run, payload)
+            except BaseException:
+                # Something that user code left behind raised here. The next turn starts clean.
+                pass
+
+    @interrupting.passage
+    def pump(self, timeout):
+        """Take in the frames that are there, or wait for one that long; whether any came."""
+        if self.idle is not None:
+            timeout = 0
+        frame = _door.receive(timeout)
+        if frame is None:
+            return False
+        while frame is not None:
+            kind, ident, payload = frame
+            if kind == REPLY:
+                self._calls.answer(ident, payload)
+            elif kind == RUN:
+                self._inbox.put((ident, payload))
+            frame = _door.receive(0)
+        return True
+
+    def _greet(self):
+        self._greeted = True
+        # Frozen with all else, and the same in every guest.
+        random.seed()
+        self._mend()
+        self._interrupts.arm()
+        version = "%d.%d.%d" % sys.version_info[:3]
+        hello = {"python": version, "uid": 65534, "rlimits": {}}
+        self._output.send(HELLO, 0, dumps(hello).encode())
+
+    @interrupting.gate
+    def _pass_time(self):
+        """Let the tasks of earlier runs do what they can without waiting."""
+        self._wake_in = None
+        try:
+            self._mend()
+            waiter = self._loop.create_future()
+
+            def idle(timeout):
+                # The loop would wait now: that is for the host to do.
+                if not waiter.done():
+                    self._wake_in = timeout
+                    waiter.set_result(None)
+
+            self.idle = idle
+            self._loop.run_until_complete(waiter)
+        except BaseException:
+            # A late task ended with SystemExit, stopped the loop, or the loop itself is broken.
+            self._failures += 1
+            if self._failures % 10 == 0:
+                self._loop = None
+            self._wake_in = 0
+        else:
+            self._failures = 0
+        finally:
+            self.idle = None
+
+    _failures = 0
+
+    def _tell(self, end, error, hit):
+        super()._tell(end, error, hit)
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            name = error.name.partition(".")[0]
+            if name in NATIVE:
+                self.note(
+                    "%s is not in the built-in sandbox; switch to Container in Sandbox settings"
+                    % name
+                )
+
+
+def start():
+    """Make the guest, and have the host call it for every turn."""
+    global runner
+    running.set_environment()
+    runner = Runner()
+    _door.on_turn(runner.turn)
+
+
+runner = None
