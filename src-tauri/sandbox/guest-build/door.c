@@ -31,6 +31,9 @@ IMPORT("take") void door_take(char *payload, uint32_t length);
 /* Send one whole frame. */
 IMPORT("send") void door_send(uint32_t kind, uint64_t id, const char *payload, uint32_t length);
 
+/* The interrupt that the host marked has reached user code: it need not be marked again. */
+IMPORT("heeded") void door_heeded(void);
+
 static PyObject *turn_function;
 
 static PyObject *
@@ -80,6 +83,13 @@ send(PyObject *module, PyObject *arguments)
 }
 
 static PyObject *
+heeded(PyObject *module, PyObject *unused)
+{
+    door_heeded();
+    Py_RETURN_NONE;
+}
+
+static PyObject *
 on_turn(PyObject *module, PyObject *function)
 {
     Py_XSETREF(turn_function, Py_NewRef(function));
@@ -92,6 +102,8 @@ static PyMethodDef methods[] = {
      "The next frame as (kind, id, payload); None if none came in time. The payload is None if "
      "memory was too short for it."},
     {"send", send, METH_VARARGS, "send(kind, id, payload, /)\n--\n\nSend one frame."},
+    {"heeded", heeded, METH_NOARGS,
+     "heeded()\n--\n\nTell the host that its interrupt has arrived."},
     {"on_turn", on_turn, METH_O,
      "on_turn(function, /)\n--\n\n"
      "Have the host call `function` for each turn; it gives the seconds until the next one, or "

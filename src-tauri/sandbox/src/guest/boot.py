@@ -112,13 +112,7 @@ def supervise(child):
         if code is None and deadline is not None and time.monotonic() >= deadline:
             code = 128 + signal.SIGKILL
         if code is not None:
-<<<<<<< HEAD
-            if code == 128 + signal.SIGKILL:
-                tell_oom_kills()
-            end_all(child, signal.SIGKILL)
-=======
             end_all(child)
->>>>>>> guest
             os._exit(code)
         left_ms = None
         if deadline is not None:
@@ -132,21 +126,6 @@ def supervise(child):
             elif deadline is None:
                 poll.unregister(0)
                 deadline = time.monotonic() + GONE_S
-
-
-def tell_oom_kills():
-    """Write to stderr, where the host looks, how many processes of this container the kernel has
-    killed for memory: from outside, that looks like any other SIGKILL."""
-    for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
-        try:
-            with open(path, "rb") as file:
-                lines = file.read().splitlines()
-        except OSError:
-            continue
-        for line in lines:
-            if line.startswith(b"oom_kill "):
-                os.write(2, line + b"\n")
-                return
 
 
 def reap(child):

@@ -16,6 +16,15 @@ use crate::frame::{self, Frame, Kind};
 /// Bytes of frames that wait for the guest. Above it the host's pipe is not read.
 const INBOX_BYTES_MAX: usize = 2 * frame::PAYLOAD_BYTES_MAX;
 
+/// How often an interrupt is marked again that met the guest's own code.
+const AGAIN: Duration = Duration::from_millis(4);
+
+/// Printed text waits this long for more, so that a loop of prints does not cost a write each.
+const LINGER: Duration = Duration::from_millis(15);
+
+/// Printed text that is sent at once.
+const PRINTED_BYTES_MAX: usize = 64 << 10;
+
 /// What the guest must see to before it goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pending {
@@ -66,13 +75,25 @@ struct State {
     last: u64,
     greeted: bool,
     in_turn: bool,
+    /// To be marked, and not yet seen by the guest's thread.
     interrupt: bool,
+    /// When to mark it again.
+    again_at: Option<Instant>,
     stop_at: Option<Instant>,
     stop: bool,
     /// The host's id of a call under way -> the guest's. A restored guest counts its calls from an
     /// earlier number, and must not get the answer to a call that it has not made.
     calls: HashMap<u64, u64>,
     calls_made: u64,
+    printed: Printed,
+}
+
+/// Text of one stream and run that was not sent yet.
+#[derive(Default)]
+struct Printed {
+    of: Option<(Kind, u64)>,
+    bytes: Vec<u8>,
+    send_at: Option<Instant>,
 }
 
 impl Door {
@@ -137,13 +158,15 @@ impl Door {
                 "notes": ["The run was stopped before it began: what earlier runs left running kept \
                            Python busy."],
             });
-            self.write(Kind::Done, run, done.to_string().as_bytes())?;
+            self.write(&mut state, Kind::Done, run, done.to_string().as_bytes())?;
             if !state.in_turn {
                 return Ok(());
             }
         }
+        let now = Instant::now();
         state.interrupt = true;
-        state.stop_at = Some(Instant::now() + self.grace);
+        state.again_at = Some(now + AGAIN);
+        state.stop_at = Some(now + self.grace);
         self.changed.notify_all();
         drop(state);
         (self.nudge)();
@@ -152,33 +175,38 @@ impl Door {
 
     // The watch's side.
 
-    /// Stop each guest whose grace is over. Never returns.
+    /// Do what is due: mark an interrupt again, stop a guest whose grace is over, send what was
+    /// printed. Never returns.
     pub(super) fn watch(&self) -> ! {
         let mut state = self.state();
         loop {
-            let left = state
-                .stop_at
-                .map(|at| at.saturating_duration_since(Instant::now()));
-            match left {
-                Some(Duration::ZERO) => {
-                    state.stop_at = None;
-                    state.stop = true;
-                    self.changed.notify_all();
-                    drop(state);
-                    (self.nudge)();
-                    state = self.state();
-                }
-                Some(left) => {
-                    let waited = self.changed.wait_timeout(state, left);
-                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
-                }
-                None => {
-                    state = self
-                        .changed
-                        .wait(state)
-                        .unwrap_or_else(PoisonError::into_inner);
-                }
+            let now = Instant::now();
+            let due = |at: &mut Option<Instant>| at.take_if(|at| *at <= now).is_some();
+            let again = due(&mut state.again_at);
+            let stop = due(&mut state.stop_at);
+            if due(&mut state.printed.send_at) {
+                // A host that is gone is noticed by the reader.
+                let _ = self.send_printed(&mut state);
             }
+            if again {
+                state.interrupt = true;
+                state.again_at = Some(now + AGAIN);
+            }
+            if stop {
+                state.stop = true;
+            }
+            if again || stop {
+                self.changed.notify_all();
+                (self.nudge)();
+            }
+            let next = [state.again_at, state.stop_at, state.printed.send_at];
+            state = match next.into_iter().flatten().min() {
+                Some(at) => self.wait(state, at.saturating_duration_since(Instant::now())),
+                None => self
+                    .changed
+                    .wait(state)
+                    .unwrap_or_else(PoisonError::into_inner),
+            };
         }
     }
 
@@ -198,9 +226,15 @@ impl Door {
     pub(super) fn end_turn(&self) {
         let mut state = self.state();
         state.in_turn = false;
-        state.interrupt = false;
         state.stop = false;
-        state.stop_at = None;
+        state.forget_interrupt();
+    }
+
+    /// The interrupt has arrived; a stop still follows if it does not help.
+    pub(super) fn heeded(&self) {
+        let mut state = self.state();
+        state.interrupt = false;
+        state.again_at = None;
     }
 
     /// Clears an interrupt; a stop stays.
@@ -279,20 +313,46 @@ impl Door {
                 state.calls.remove(&number);
                 id = number;
             }
+            Kind::Stdout | Kind::Stderr => return self.gather(&mut state, kind, id, payload),
             Kind::Done if state.active == Some(id) => state.end_run(),
             _ => {}
         }
-        drop(state);
-        self.write(kind, id, payload)
+        self.write(&mut state, kind, id, payload)
     }
 
     /// Send what the guest wrote to its descriptor 1 or 2.
     pub(super) fn print(&self, kind: Kind, bytes: &[u8]) -> io::Result<()> {
-        let run = self.state().last;
-        for piece in bytes.chunks(frame::PAYLOAD_BYTES_MAX) {
-            self.write(kind, run, piece)?;
+        let mut state = self.state();
+        let run = state.last;
+        self.gather(&mut state, kind, run, bytes)
+    }
+
+    fn gather(&self, state: &mut State, kind: Kind, run: u64, bytes: &[u8]) -> io::Result<()> {
+        if state.printed.of != Some((kind, run)) {
+            self.send_printed(state)?;
+            state.printed.of = Some((kind, run));
         }
+        if state.printed.bytes.len() + bytes.len() > PRINTED_BYTES_MAX {
+            self.send_printed(state)?;
+            if bytes.len() > PRINTED_BYTES_MAX {
+                return self.write(state, kind, run, bytes);
+            }
+        }
+        if state.printed.bytes.is_empty() {
+            state.printed.send_at = Some(Instant::now() + LINGER);
+            self.changed.notify_all();
+        }
+        state.printed.bytes.extend_from_slice(bytes);
         Ok(())
+    }
+
+    fn send_printed(&self, state: &mut State) -> io::Result<()> {
+        let bytes = std::mem::take(&mut state.printed.bytes);
+        state.printed.send_at = None;
+        match state.printed.of {
+            Some((kind, run)) if !bytes.is_empty() => self.write_now(kind, run, &bytes),
+            _ => Ok(()),
+        }
     }
 
     /// Forget what a lost guest had under way; gives the run that it was in.
@@ -309,9 +369,8 @@ impl Door {
             .map(|frame| frame.payload.len())
             .sum::<usize>();
         state.inbox.retain(|frame| !replies(frame));
-        drop(state);
         for number in calls.into_keys() {
-            self.write(Kind::CancelCall, number, b"")?;
+            self.write(&mut state, Kind::CancelCall, number, b"")?;
         }
         Ok(run)
     }
@@ -321,7 +380,19 @@ impl Door {
         self.state().active
     }
 
-    pub(super) fn write(&self, kind: Kind, id: u64, payload: &[u8]) -> io::Result<()> {
+    /// Tell the host how a run ended that the guest cannot tell of.
+    pub(super) fn end_run(&self, run: u64, payload: &[u8]) -> io::Result<()> {
+        self.write(&mut self.state(), Kind::Done, run, payload)
+    }
+
+    /// Send a frame behind all that was printed. Under the lock, so that frames stay in order; the
+    /// reader waits for it only while the host does not read.
+    fn write(&self, state: &mut State, kind: Kind, id: u64, payload: &[u8]) -> io::Result<()> {
+        self.send_printed(state)?;
+        self.write_now(kind, id, payload)
+    }
+
+    fn write_now(&self, kind: Kind, id: u64, payload: &[u8]) -> io::Result<()> {
         let mut bytes = BytesMut::new();
         frame::encode(kind, id, payload, &mut bytes);
         self.output.write_all(&bytes)
@@ -341,7 +412,12 @@ impl State {
 
     fn end_run(&mut self) {
         self.active = None;
+        self.forget_interrupt();
+    }
+
+    fn forget_interrupt(&mut self) {
         self.interrupt = false;
+        self.again_at = None;
         self.stop_at = None;
     }
 }

@@ -404,6 +404,11 @@ fn door_functions(linker: &mut Linker<State>) -> Result<(), Error> {
             door.send(kind, id, payload).map_err(Error::new)
         },
     )?;
+    linker.func_wrap("door", "heeded", |caller: Caller<'_, State>| {
+        if let Some(door) = &caller.data().door {
+            door.heeded();
+        }
+    })?;
     Ok(())
 }
 

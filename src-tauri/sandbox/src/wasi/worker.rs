@@ -249,7 +249,7 @@ impl Guest {
         };
         let payload = done(ended, self.checkpoint.is_some()).to_string();
         self.door
-            .write(Kind::Done, run, payload.as_bytes())
+            .end_run(run, payload.as_bytes())
             .map_err(|error| error.to_string())
     }
 }

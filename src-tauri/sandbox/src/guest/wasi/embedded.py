@@ -19,6 +19,7 @@ NO_THREADS = (
     "switch to Container in Sandbox settings"
 )
 NO_NETWORK = "the sandbox has no network; use the tools of a server"
+NO_PROCESSES = "the built-in sandbox has no processes; switch to Container in Sandbox settings"
 
 # Not pure Python: none of them can be loaded into WebAssembly.
 NATIVE = frozenset(
@@ -31,9 +32,12 @@ class Selector:
     """What an event loop sleeps on: the frames that come in."""
 
     def select(self, timeout=None):
-        waited = runner.pump(timeout)
-        if not waited and runner.idle is not None:
-            runner.idle(timeout)
+        runner.pump(timeout)
+        if runner.idle is not None:
+            if runner.waiting():
+                runner.idle(0)
+            elif timeout is None or timeout > 0:
+                runner.idle(timeout)
         return []
 
     def close(self):
@@ -82,11 +86,6 @@ class Loop(base_events.BaseEventLoop):
         raise OSError(NO_PROCESSES)
 
 
-NO_PROCESSES = (
-    "the built-in sandbox has no processes; switch to Container in Sandbox settings"
-)
-
-
 def _no_thread(self):
     raise RuntimeError(NO_THREADS)
 
@@ -108,9 +107,6 @@ class Interrupts(interrupting.Interrupts):
         self._running = None
         self._wanted = None
         return self._hit
-
-    def settle(self):
-        super().settle()
 
     def _on_signal(self, number, frame):
         running = self._running
@@ -208,9 +204,9 @@ class Runner(running.Runner):
             self._greet()
         while True:
             self.pump(0)
-            if self._inbox.empty():
+            if not self.waiting():
                 self._pass_time()
-            if self._inbox.empty():
+            if not self.waiting():
                 return self._wake_in
             run, payload = self._inbox.get_nowait()
             try:
@@ -221,12 +217,8 @@ class Runner(running.Runner):
 
     @interrupting.passage
     def pump(self, timeout):
-        """Take in the frames that are there, or wait for one that long; whether any came."""
-        if self.idle is not None:
-            timeout = 0
-        frame = _door.receive(timeout)
-        if frame is None:
-            return False
+        """Take in the frames that are there, or wait for one that long."""
+        frame = _door.receive(timeout if self.idle is None else 0)
         while frame is not None:
             kind, ident, payload = frame
             if kind == REPLY:
@@ -234,7 +226,10 @@ class Runner(running.Runner):
             elif kind == RUN:
                 self._inbox.put((ident, payload))
             frame = _door.receive(0)
-        return True
+
+    def waiting(self):
+        """Whether a run waits to be executed."""
+        return not self._inbox.empty()
 
     def _greet(self):
         self._greeted = True
