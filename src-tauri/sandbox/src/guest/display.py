@@ -39,7 +39,8 @@ def kind_of(data):
     if data[:4] == b"RIFF" and data[8:12] == b"WEBP":
         return "image/webp"
     head = data[:1024].lstrip(b"\xef\xbb\xbf \t\r\n")
-    if head.startswith(b"<svg") or (head.startswith((b"<?xml", b"<!DOCTYPE svg")) and b"<svg" in head):
+    prolog = head.startswith((b"<?xml", b"<!DOCTYPE svg"))
+    if head.startswith(b"<svg") or (prolog and b"<svg" in head):
         return "image/svg+xml"
     return None
 

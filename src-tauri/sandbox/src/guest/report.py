@@ -42,7 +42,8 @@ def shorten(text, most=TEXT_MAX):
     if len(text) <= most:
         return text
     half = (most - 60) // 2
-    return "%s\n… %d characters left out …\n%s" % (text[:half], len(text) - 2 * half, text[-half:])
+    left_out = len(text) - 2 * half
+    return "%s\n… %d characters left out …\n%s" % (text[:half], left_out, text[-half:])
 
 
 def _message(error):

@@ -162,7 +162,7 @@ class Runner:
         self._tasks = {}
         self._notes = []
         self._reserve = None
-        self._told = True
+        self._untold = None
         self._asyncio_then = {
             "create_task": asyncio.create_task,
             "run": asyncio.run,
@@ -244,25 +244,38 @@ class Runner:
         hello = {"python": version, "uid": os.geteuid(), "rlimits": self._rlimits}
         self._output.send(HELLO, 0, dumps(hello).encode())
         while True:
-            run = None
             try:
-                run, payload = self._next_run()
-                self._told = False
-                self._run(run, payload)
+                self._serve()
             except BaseException:
-                # Something that user code left behind raised here, or there is no memory. The next
-                # turn starts clean.
+                # See there. Two loops, because the inner one may be hit between two turns.
+                continue
+
+    def _serve(self):
+        while True:
+            try:
+                self._turn()
+            except BaseException:
+                # Something that user code left behind raised here, such as the handler of a timer,
+                # or there is no memory. The next turn starts clean.
                 self._reserve = None
-                self._leave_if_forked(1)
-                if run is not None and not self._told:
-                    self._tell_little(run)
+
+    def _turn(self):
+        """Execute the next run, once the end of the one before is told for sure."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        self._leave_if_forked(1)
+        if self._untold is not None:
+            self._tell_little(self._untold)
+        run, payload = self._next_run()
+        self._untold = run
+        self._run(run, payload)
 
     def _tell_little(self, run):
-        """Tell the end of a run that left no memory to tell more."""
+        """Tell the end of a run that left no way to tell more: no memory, as a rule."""
         for _ in range(10):
             try:
                 self._interrupts.end()
                 self._output.flush()
+                self._untold = None
                 self._output.send(DONE, run, NO_MEMORY)
                 return
             except BaseException:
@@ -366,7 +379,7 @@ class Runner:
         end["notes"] = self._notes
         told = dumps(end, ensure_ascii=False).encode("utf-8")
         self._output.flush()
-        self._told = True
+        self._untold = None
         self._output.send(DONE, run, told)
 
     def _tell(self, end, error, hit):

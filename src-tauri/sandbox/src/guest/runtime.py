@@ -52,7 +52,10 @@ class Runtime:
         self._images_bytes_left = int(request.get("images_bytes_max") or 0)
         self._made.clear()
         listed = context.get("servers") or []
-        known = {(proxy._Server__name, proxy._Server__alias): proxy for proxy in self._servers.values()}
+        known = {
+            (proxy._Server__name, proxy._Server__alias): proxy
+            for proxy in self._servers.values()
+        }
         self._servers.clear()
         for server in listed:
             name, alias = server["name"], server["alias"]
@@ -298,7 +301,8 @@ class Tool:
         if not isinstance(properties, dict):
             return {}
         required = schema.get("required") or []
-        return {name: name in required for name in sorted(properties, key=lambda n: n not in required)}
+        names = sorted(properties, key=lambda name: name not in required)
+        return {name: name in required for name in names}
 
     @property
     def __name__(self):
@@ -656,7 +660,8 @@ def make_modules(runtime):
     """The modules that user code imports."""
     package = types.ModuleType("mcp", "The bridge to the user's MCP servers.")
     package.__path__ = []
-    module = types.ModuleType("mcp.runtime", "Discovery, tools, memory: see `capability_summary()`.")
+    summary = "Discovery, tools, memory: see `capability_summary()`."
+    module = types.ModuleType("mcp.runtime", summary)
     for name in dir(Api):
         if not name.startswith("_"):
             setattr(module, name, getattr(runtime.api, name))
