@@ -99,16 +99,10 @@ impl Wasi {
         let missing = |reason| SandboxError::ModuleMissing { reason };
         let module = module::Module::find(folder).map_err(missing)?;
         let cache = module::Cache::new(cache, &module).map_err(missing)?;
-        module.verify().map_err(missing)?;
-        let scratch = cache.scratch().map_err(missing)?;
-        let compiled = compile(&worker, &module.wasm, &scratch).await;
-        let kept = compiled.and_then(|()| cache.keep(&scratch));
-        if kept.is_err() {
-            let _ = std::fs::remove_file(&scratch);
-        }
+        let code = compile_once(&worker, &module, cache).await.map_err(missing)?;
         Ok(Self {
             worker,
-            code: kept.map_err(missing)?,
+            code,
             library: module.library,
         })
     }
@@ -167,6 +161,28 @@ impl WorkerCommand {
             .spawn()
             .map_err(|error| format!("cannot start {}: {error}", self.program.display()))
     }
+}
+
+async fn compile_once(
+    worker: &WorkerCommand,
+    module: &module::Module,
+    cache: module::Cache,
+) -> Result<PathBuf, String> {
+    let waiting = cache.clone();
+    let _lock = tokio::task::spawn_blocking(move || waiting.lock())
+        .await
+        .map_err(|error| error.to_string())??;
+    if let Some(code) = cache.trusted() {
+        return Ok(code);
+    }
+    module.verify()?;
+    let scratch = cache.scratch()?;
+    let compiled = compile(worker, &module.wasm, &scratch).await;
+    let kept = compiled.and_then(|()| cache.keep(&scratch));
+    if kept.is_err() {
+        let _ = std::fs::remove_file(&scratch);
+    }
+    kept
 }
 
 async fn compile(worker: &WorkerCommand, module: &Path, out: &Path) -> Result<(), String> {

@@ -3,6 +3,7 @@
 //! `runbridge-guest-build PYTHON.WASM PYTHON.ZIP GUEST-FOLDER OUT.WASM`, called by `cargo xtask
 //! guest`. A program of its own because it needs wasmtime, which xtask does not.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::path::Path;
 
@@ -17,12 +18,14 @@ fn main() -> anyhow::Result<()> {
     };
     let module = fs::read(module).context("cannot read the module")?;
     let library = File::open(library).context("cannot read the standard library")?;
-    let guest = sources(Path::new(guest))?;
+    // The embedded guest's own files replace those of a guest that is a process.
+    let mut guest_files = sources(Path::new(guest))?;
+    guest_files.append(&mut sources(&Path::new(guest).join("wasi"))?);
 
     let wizer = Wizer::new();
     let (context, instrumented) = wizer.instrument(&module).map_err(|error| anyhow!("{error:#}"))?;
     let mut started = Started {
-        python: initialize(&instrumented, library, guest).map_err(|error| anyhow!(error))?,
+        python: initialize(&instrumented, library, guest_files.into_iter().collect()).map_err(|error| anyhow!(error))?,
         missing: Vec::new(),
     };
     let frozen = ready(wizer.snapshot(&context, &mut started))
@@ -35,17 +38,16 @@ fn main() -> anyhow::Result<()> {
 }
 
 /// The guest's Python files, by name.
-fn sources(folder: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
-    let mut sources = Vec::new();
+fn sources(folder: &Path) -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
+    let mut sources = BTreeMap::new();
     let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     for entry in entries {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if name.ends_with(".py") {
-            sources.push((name, fs::read(&path)?));
+            sources.insert(name, fs::read(&path)?);
         }
     }
-    sources.sort();
     Ok(sources)
 }
 

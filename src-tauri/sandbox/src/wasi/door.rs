@@ -22,6 +22,9 @@ const AGAIN: Duration = Duration::from_millis(4);
 /// Printed text waits this long for more, so that a loop of prints does not cost a write each.
 const LINGER: Duration = Duration::from_millis(15);
 
+/// Above it the guest waits until the host has read.
+const OUTBOX_BYTES_MAX: usize = 1 << 20;
+
 /// Printed text that is sent at once.
 const PRINTED_BYTES_MAX: usize = 64 << 10;
 
@@ -86,6 +89,10 @@ struct State {
     calls: HashMap<u64, u64>,
     calls_made: u64,
     printed: Printed,
+    /// Frames on their way out, in order.
+    outbox: BytesMut,
+    /// A thread is sending what is in the outbox, and will send what comes into it.
+    sending: bool,
 }
 
 /// Text of one stream and run that was not sent yet.
@@ -142,7 +149,7 @@ impl Door {
         Ok(())
     }
 
-    fn interrupt(&self, mut state: MutexGuard<'_, State>, run: u64) -> io::Result<()> {
+    fn interrupt<'a>(&'a self, mut state: MutexGuard<'a, State>, run: u64) -> io::Result<()> {
         if state.active != Some(run) {
             let waiting = state
                 .inbox
@@ -158,9 +165,9 @@ impl Door {
                 "notes": ["The run was stopped before it began: what earlier runs left running kept \
                            Python busy."],
             });
-            self.write(&mut state, Kind::Done, run, done.to_string().as_bytes())?;
+            state.put(Kind::Done, run, done.to_string().as_bytes());
             if !state.in_turn {
-                return Ok(());
+                return self.flush(state);
             }
         }
         let now = Instant::now();
@@ -168,9 +175,8 @@ impl Door {
         state.again_at = Some(now + AGAIN);
         state.stop_at = Some(now + self.grace);
         self.changed.notify_all();
-        drop(state);
         (self.nudge)();
-        Ok(())
+        self.flush(state)
     }
 
     // The watch's side.
@@ -185,8 +191,10 @@ impl Door {
             let again = due(&mut state.again_at);
             let stop = due(&mut state.stop_at);
             if due(&mut state.printed.send_at) {
+                state.seal();
                 // A host that is gone is noticed by the reader.
-                let _ = self.send_printed(&mut state);
+                let _ = self.flush(state);
+                state = self.state();
             }
             if again {
                 state.interrupt = true;
@@ -313,46 +321,46 @@ impl Door {
                 state.calls.remove(&number);
                 id = number;
             }
-            Kind::Stdout | Kind::Stderr => return self.gather(&mut state, kind, id, payload),
+            Kind::Stdout | Kind::Stderr => return self.gather(state, kind, id, payload),
             Kind::Done if state.active == Some(id) => state.end_run(),
             _ => {}
         }
-        self.write(&mut state, kind, id, payload)
+        state.put(kind, id, payload);
+        self.flush(state)
     }
 
     /// Send what the guest wrote to its descriptor 1 or 2.
     pub(super) fn print(&self, kind: Kind, bytes: &[u8]) -> io::Result<()> {
-        let mut state = self.state();
+        let state = self.state();
         let run = state.last;
-        self.gather(&mut state, kind, run, bytes)
+        self.gather(state, kind, run, bytes)
     }
 
-    fn gather(&self, state: &mut State, kind: Kind, run: u64, bytes: &[u8]) -> io::Result<()> {
-        if state.printed.of != Some((kind, run)) {
-            self.send_printed(state)?;
+    fn gather<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        kind: Kind,
+        run: u64,
+        bytes: &[u8],
+    ) -> io::Result<()> {
+        let room = PRINTED_BYTES_MAX.saturating_sub(state.printed.bytes.len());
+        if state.printed.of != Some((kind, run)) || bytes.len() > room {
+            state.seal();
             state.printed.of = Some((kind, run));
         }
-        if state.printed.bytes.len() + bytes.len() > PRINTED_BYTES_MAX {
-            self.send_printed(state)?;
-            if bytes.len() > PRINTED_BYTES_MAX {
-                return self.write(state, kind, run, bytes);
+        if bytes.len() > PRINTED_BYTES_MAX {
+            state.put(kind, run, bytes);
+        } else {
+            if state.printed.bytes.is_empty() {
+                state.printed.send_at = Some(Instant::now() + LINGER);
+                self.changed.notify_all();
             }
+            state.printed.bytes.extend_from_slice(bytes);
         }
-        if state.printed.bytes.is_empty() {
-            state.printed.send_at = Some(Instant::now() + LINGER);
-            self.changed.notify_all();
+        if state.outbox.is_empty() {
+            return Ok(());
         }
-        state.printed.bytes.extend_from_slice(bytes);
-        Ok(())
-    }
-
-    fn send_printed(&self, state: &mut State) -> io::Result<()> {
-        let bytes = std::mem::take(&mut state.printed.bytes);
-        state.printed.send_at = None;
-        match state.printed.of {
-            Some((kind, run)) if !bytes.is_empty() => self.write_now(kind, run, &bytes),
-            _ => Ok(()),
-        }
+        self.flush(state)
     }
 
     /// Forget what a lost guest had under way; gives the run that it was in.
@@ -370,8 +378,9 @@ impl Door {
             .sum::<usize>();
         state.inbox.retain(|frame| !replies(frame));
         for number in calls.into_keys() {
-            self.write(&mut state, Kind::CancelCall, number, b"")?;
+            state.put(Kind::CancelCall, number, b"");
         }
+        self.flush(state)?;
         Ok(run)
     }
 
@@ -382,20 +391,35 @@ impl Door {
 
     /// Tell the host how a run ended that the guest cannot tell of.
     pub(super) fn end_run(&self, run: u64, payload: &[u8]) -> io::Result<()> {
-        self.write(&mut self.state(), Kind::Done, run, payload)
+        let mut state = self.state();
+        state.put(Kind::Done, run, payload);
+        self.flush(state)
     }
 
-    /// Send a frame behind all that was printed. Under the lock, so that frames stay in order; the
-    /// reader waits for it only while the host does not read.
-    fn write(&self, state: &mut State, kind: Kind, id: u64, payload: &[u8]) -> io::Result<()> {
-        self.send_printed(state)?;
-        self.write_now(kind, id, payload)
-    }
-
-    fn write_now(&self, kind: Kind, id: u64, payload: &[u8]) -> io::Result<()> {
-        let mut bytes = BytesMut::new();
-        frame::encode(kind, id, payload, &mut bytes);
-        self.output.write_all(&bytes)
+    /// Send what is in the outbox. The lock is not held meanwhile: a host that is slow to read must
+    /// not keep its own frames from being taken in.
+    fn flush<'a>(&'a self, mut state: MutexGuard<'a, State>) -> io::Result<()> {
+        if state.sending {
+            while state.sending && state.outbox.len() > OUTBOX_BYTES_MAX {
+                state = self.wait(state, Duration::from_secs(1));
+            }
+            return Ok(());
+        }
+        state.sending = true;
+        while !state.outbox.is_empty() {
+            let bytes = state.outbox.split();
+            drop(state);
+            let sent = self.output.write_all(&bytes);
+            drop(bytes);
+            state = self.state();
+            if let Err(error) = sent {
+                state.sending = false;
+                return Err(error);
+            }
+        }
+        state.sending = false;
+        self.changed.notify_all();
+        Ok(())
     }
 
     fn wait<'a>(&self, state: MutexGuard<'a, State>, left: Duration) -> MutexGuard<'a, State> {
@@ -408,6 +432,22 @@ impl State {
     fn push(&mut self, frame: Frame) {
         self.inbox_bytes += frame.payload.len();
         self.inbox.push_back(frame);
+    }
+
+    /// Put a frame behind all that was printed.
+    fn put(&mut self, kind: Kind, id: u64, payload: &[u8]) {
+        self.seal();
+        frame::encode(kind, id, payload, &mut self.outbox);
+    }
+
+    /// What was printed so far becomes a frame.
+    fn seal(&mut self) {
+        let printed = &mut self.printed;
+        printed.send_at = None;
+        if let Some((kind, run)) = printed.of.filter(|_| !printed.bytes.is_empty()) {
+            frame::encode(kind, run, &printed.bytes, &mut self.outbox);
+            printed.bytes.clear();
+        }
     }
 
     fn end_run(&mut self) {

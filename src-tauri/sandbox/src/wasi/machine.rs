@@ -186,6 +186,8 @@ pub(super) fn engine() -> Result<Engine, Error> {
     config
         .epoch_interruption(true)
         .max_wasm_stack(STACK_BYTES_MAX)
+        // Not used, and yet it may not be smaller.
+        .async_stack_size(STACK_BYTES_MAX)
         // Sessions share the pages of the snapshot that they do not write.
         .memory_init_cow(true)
         .memory_guaranteed_dense_image_size(IMAGE_BYTES_MAX)

@@ -79,6 +79,7 @@ impl Module {
 }
 
 /// Where the compiled code of one module is kept.
+#[derive(Clone)]
 pub(super) struct Cache {
     folder: PathBuf,
     name: String,
@@ -143,6 +144,21 @@ impl Cache {
             tracing::debug!(%error, "cannot remember that the compiled code was checked");
         }
         Some(code)
+    }
+
+    /// Wait for the right to compile: one process does it, the others then find it done. Given back
+    /// when the file is dropped, or by the system when the process ends.
+    pub(super) fn lock(&self) -> Result<File, String> {
+        let path = self.folder.join("compile.lock");
+        let told = |error: io::Error| format!("{}: {error}", path.display());
+        let file = File::options()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(&path)
+            .map_err(told)?;
+        file.lock().map_err(told)?;
+        Ok(file)
     }
 
     /// A place for a compiler to write to; see [`Cache::keep`].

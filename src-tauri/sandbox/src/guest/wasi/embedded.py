@@ -1,6 +1,6 @@
 """The guest without processes, threads and descriptors: what takes their place.
 
-The built-in module `_door` carries frames. One thread does everything: it takes frames in when it
+One thread does everything: it takes frames in when it
 waits, be it in the event loop or for one answer, and an interrupt comes as a SIGINT that the host
 leaves where Python's signal handler would. All else is the guest that runs in a container.
 """
@@ -10,7 +10,6 @@ import os
 import random
 import sys
 import threading
-import _door
 from asyncio import base_events
 from json import dumps
 
@@ -97,7 +96,8 @@ threading.Thread.start = _no_thread
 from _runbridge import interrupts as interrupting  # noqa: E402
 from _runbridge import output as outputs  # noqa: E402
 from _runbridge import calls as calling  # noqa: E402
-from _runbridge.door import DONE, HELLO, PAYLOAD_BYTES_MAX, REPLY, RUN  # noqa: E402,F401
+from _runbridge import door  # noqa: E402
+from _runbridge.door import HELLO, PAYLOAD_BYTES_MAX, REPLY, RUN  # noqa: E402
 
 
 class Interrupts(interrupting.Interrupts):
@@ -113,22 +113,22 @@ class Interrupts(interrupting.Interrupts):
         if running is None:
             # A late task keeps the next run from being begun.
             if interrupting._place(frame) == "user":
-                _door.heeded()
+                door.heeded()
                 raise KeyboardInterrupt
             return
         if self._hit:
-            _door.heeded()
+            door.heeded()
             return
         self._wanted = running
         super()._on_signal(number, frame)
         if self._hit:
-            _door.heeded()
+            door.heeded()
 
 
 class Output(outputs.Output):
     """The host gathers what is printed, so that every piece can go at once."""
 
-    def __init__(self, door, interrupts):
+    def __init__(self, _, interrupts):
         self._interrupts = interrupts
         self.run = 0
 
@@ -138,12 +138,12 @@ class Output(outputs.Output):
                 "%d bytes are more than can leave the sandbox at once (%d)"
                 % (len(payload), PAYLOAD_BYTES_MAX)
             )
-        _door.send(kind, ident, payload)
+        door.send(kind, ident, payload)
 
     def write(self, kind, piece):
         run = self.current_run()
         for frame in outputs.output_frames([(kind, run, piece)]):
-            _door.send(*frame)
+            door.send(*frame)
         if self._interrupts.owed:
             self._interrupts.settle()
 
@@ -218,14 +218,14 @@ class Runner(running.Runner):
     @interrupting.passage
     def pump(self, timeout):
         """Take in the frames that are there, or wait for one that long."""
-        frame = _door.receive(timeout if self.idle is None else 0)
+        frame = door.receive(timeout if self.idle is None else 0)
         while frame is not None:
             kind, ident, payload = frame
             if kind == REPLY:
                 self._calls.answer(ident, payload)
             elif kind == RUN:
                 self._inbox.put((ident, payload))
-            frame = _door.receive(0)
+            frame = door.receive(0)
 
     def waiting(self):
         """Whether a run waits to be executed."""
@@ -286,7 +286,7 @@ def start():
     global runner
     running.set_environment()
     runner = Runner()
-    _door.on_turn(runner.turn)
+    door.on_turn(runner.turn)
 
 
 runner = None
