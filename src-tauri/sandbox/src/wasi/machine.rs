@@ -23,9 +23,10 @@ const STACK_BYTES_MAX: usize = 8 << 20;
 /// The stack of the thread that runs a guest.
 pub(super) const THREAD_STACK_BYTES: usize = STACK_BYTES_MAX + (4 << 20);
 
-/// What a run may use beyond the limit once the limit was met: enough to report a `MemoryError` and
-/// to free things. Each such run adds it once, until the total below.
-const RESERVE_BYTES: usize = 8 << 20;
+/// What a turn may take even if the limit is met when it begins, and once more when it meets it:
+/// enough to compile a few lines that free things, and to report a `MemoryError`.
+const RESERVE_BYTES: usize = 4 << 20;
+/// What all turns together may take beyond the limit.
 const RESERVE_BYTES_MAX: usize = 64 << 20;
 
 /// Functions that CPython calls through a table are fixed when it is linked.
@@ -128,9 +129,12 @@ impl State {
         }
     }
 
-    /// The bound on linear memory for now, without what files take.
-    fn bytes_max(&self) -> usize {
-        self.memory_bytes_max + self.reserve_bytes
+    /// Let the next turn begin, with `memory_bytes` of linear memory in use.
+    fn begin_turn(&mut self, memory_bytes: usize) {
+        let used = memory_bytes + self.files.memory_bytes() as usize;
+        self.reserve_given = false;
+        self.reserve_bytes =
+            (used + RESERVE_BYTES).saturating_sub(self.memory_bytes_max).min(RESERVE_BYTES_MAX);
     }
 }
 
@@ -141,7 +145,8 @@ impl ResourceLimiter for State {
         desired: usize,
         _maximum: Option<usize>,
     ) -> Result<bool, Error> {
-        if desired + self.files.memory_bytes() as usize > self.bytes_max() {
+        let used = desired + self.files.memory_bytes() as usize;
+        if used > self.memory_bytes_max + self.reserve_bytes {
             if !self.reserve_given {
                 self.reserve_given = true;
                 self.reserve_bytes = (self.reserve_bytes + RESERVE_BYTES).min(RESERVE_BYTES_MAX);
@@ -265,7 +270,8 @@ impl Machine {
 
     /// Let Python do what there is to do; when it wants the next turn, if at all.
     pub(super) fn turn(&mut self) -> Result<Option<Instant>, Ended> {
-        self.store.data_mut().reserve_given = false;
+        let memory_bytes = self.memory.data_size(&self.store);
+        self.store.data_mut().begin_turn(memory_bytes);
         self.store.set_epoch_deadline(1);
         match self.turn.call(&mut self.store, ()) {
             Ok(-2) => Err(Ended::Failed),

@@ -200,20 +200,22 @@ class Runner(running.Runner):
         super().__init__(None, {})
 
     def turn(self):
+        """One run, or what earlier ones left to do. The host keeps a copy of the guest after each,
+        so that no run is done before the one ahead of it is kept."""
         if not self._greeted:
             self._greet()
-        while True:
-            self.pump(0)
-            if not self.waiting():
-                self._pass_time()
-            if not self.waiting():
-                return self._wake_in
-            run, payload = self._inbox.get_nowait()
-            try:
-                self._run(run, payload)
-            except BaseException:
-                # Something that user code left behind raised here. The next turn starts clean.
-                pass
+            return 0
+        self.pump(0)
+        if not self.waiting():
+            self._pass_time()
+            return 0 if self.waiting() else self._wake_in
+        run, payload = self._inbox.get_nowait()
+        try:
+            self._run(run, payload)
+        except BaseException:
+            # Something that user code left behind raised here. The next turn starts clean.
+            pass
+        return 0
 
     @interrupting.passage
     def pump(self, timeout):
