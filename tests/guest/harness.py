@@ -111,12 +111,16 @@ class Host:
         }
         if self.saved_tools is not None:
             context["saved_tools"] = self.saved_tools
-        self.send(RUN, ident, {
-            "code": code,
-            "name": "<run %d>" % self._count,
-            "images_bytes_max": images_bytes_max,
-            "context": context,
-        })
+        self.send(
+            RUN,
+            ident,
+            {
+                "code": code,
+                "name": "<run %d>" % self._count,
+                "images_bytes_max": images_bytes_max,
+                "context": context,
+            },
+        )
         return run
 
     def finish(self, run, within=PATIENCE_S):
@@ -218,7 +222,7 @@ class Host:
             self.runs[ident].stderr_bytes += payload
         elif kind == DISPLAY:
             size = int.from_bytes(payload[:2], "big")
-            self.runs[ident].images.append((payload[2:2 + size].decode(), payload[2 + size:]))
+            self.runs[ident].images.append((payload[2 : 2 + size].decode(), payload[2 + size :]))
         elif kind == DONE:
             self.runs[ident].done = json.loads(payload)
         elif kind == CALL:

@@ -26,13 +26,17 @@ class Patterns(GuestCase):
             "import contextlib\n@contextlib.asynccontextmanager\nasync def opened():\n    yield await mcp_a.ok()\n"
             "async with opened() as x:\n    print(x)"
         )
-        self.prints_fine("async def each():\n    yield await mcp_a.ok()\nasync for x in each():\n    print(x)")
+        self.prints_fine(
+            "async def each():\n    yield await mcp_a.ok()\nasync for x in each():\n    print(x)"
+        )
 
     def test_asyncio_run(self):
         self.prints_fine(MAIN + "print(asyncio.run(main()))")
         self.prints_fine("import asyncio\nprint(asyncio.run(mcp_a.ok()))")
         self.prints_fine("if __name__ == '__main__':\n    print(asyncio.run(main()))")
-        self.prints_fine("asyncio.run(main())\nprint(asyncio.get_event_loop().run_until_complete(main()))")
+        self.prints_fine(
+            "asyncio.run(main())\nprint(asyncio.get_event_loop().run_until_complete(main()))"
+        )
 
     def test_asyncio_run_in_awaiting_code_says_what_to_write(self):
         run = self.host.run(MAIN + "await main()\nasyncio.run(main())")
@@ -43,24 +47,37 @@ class Patterns(GuestCase):
         self.assertIn("write `await", run.error["message"])
 
     def test_run_until_complete(self):
-        self.prints_fine(MAIN + "loop = asyncio.get_event_loop()\nprint(loop.run_until_complete(main()))")
-        self.prints_fine("loop = asyncio.new_event_loop()\nprint(loop.run_until_complete(main()))\nloop.close()")
+        self.prints_fine(
+            MAIN + "loop = asyncio.get_event_loop()\nprint(loop.run_until_complete(main()))"
+        )
+        self.prints_fine(
+            "loop = asyncio.new_event_loop()\nprint(loop.run_until_complete(main()))\nloop.close()"
+        )
 
     def test_create_task_without_a_loop(self):
         self.prints_fine("import asyncio\nt = asyncio.create_task(mcp_a.ok())\nprint(await t)")
         self.run_ok("t = asyncio.create_task(mcp_a.ok(), name='named')")
         self.assertEqual(self.run_ok("(await t, t.get_name())").result, "('fine', 'named')")
-        self.run_ok("t = asyncio.ensure_future(mcp_a.ok())\nu = asyncio.gather(mcp_a.ok(), mcp_a.ok())")
+        self.run_ok(
+            "t = asyncio.ensure_future(mcp_a.ok())\nu = asyncio.gather(mcp_a.ok(), mcp_a.ok())"
+        )
         self.assertEqual(self.run_ok("(await t, await u)").result, "('fine', ['fine', 'fine'])")
 
     def test_gather_wait_for_and_as_completed(self):
-        self.assertEqual(self.run_ok("await asyncio.gather(*[mcp_a.ok() for _ in range(100)]) == ['fine'] * 100").result, "True")
+        self.assertEqual(
+            self.run_ok(
+                "await asyncio.gather(*[mcp_a.ok() for _ in range(100)]) == ['fine'] * 100"
+            ).result,
+            "True",
+        )
         self.prints_fine("print(await asyncio.wait_for(mcp_a.ok(), 5))")
         self.prints_fine("for x in asyncio.as_completed([mcp_a.ok()]):\n    print(await x)")
 
     @unittest.skipIf(sys.version_info < (3, 11), "TaskGroup came with 3.11")
     def test_task_group(self):
-        self.prints_fine("async with asyncio.TaskGroup() as g:\n    t = g.create_task(mcp_a.ok())\nprint(t.result())")
+        self.prints_fine(
+            "async with asyncio.TaskGroup() as g:\n    t = g.create_task(mcp_a.ok())\nprint(t.result())"
+        )
 
     def test_threads(self):
         self.prints_fine(
@@ -75,7 +92,9 @@ class Patterns(GuestCase):
         )
 
     def test_runs_of_asyncio_leave_the_loop_of_the_session(self):
-        self.run_ok("import asyncio\nasync def wait():\n    await go.wait()\n    return 'done'\ngo = asyncio.Event()\nt = asyncio.create_task(wait())")
+        self.run_ok(
+            "import asyncio\nasync def wait():\n    await go.wait()\n    return 'done'\ngo = asyncio.Event()\nt = asyncio.create_task(wait())"
+        )
         self.run_ok("asyncio.run(asyncio.sleep(0))")
         self.assertEqual(self.run_ok("go.set()\nawait t").result, "'done'")
 
@@ -113,7 +132,9 @@ class NeverAwaited(GuestCase):
         self.assertEqual(self.notes("await mcp_a.ok()"), [])
         self.assertEqual(self.notes("mcp_a.ok()"), [])
         self.assertEqual(self.notes("import asyncio\nt = asyncio.create_task(mcp_a.ok())"), [])
-        self.assertEqual(self.notes("t = asyncio.gather(mcp_a.ok(), runtime.gather(mcp_a.ok()))"), [])
+        self.assertEqual(
+            self.notes("t = asyncio.gather(mcp_a.ok(), runtime.gather(mcp_a.ok()))"), []
+        )
 
     def test_a_kept_coroutine_can_be_awaited_later(self):
         self.run_ok("kept = mcp_a.ok()\n1")

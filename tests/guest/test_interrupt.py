@@ -12,11 +12,12 @@ class Interrupts(GuestCase):
     }
     servers = ["github"]
 
-    def interrupted(self, code, ready="ready"):
+    def interrupted(self, code):
         run = self.host.start(code)
-        self.host.wait_for_output(run, ready)
+        self.host.wait_for_output(run, "ready")
         self.host.interrupt(run)
-        self.host.finish(run)
+        # As long as the real host waits before it kills.
+        self.host.finish(run, within=2)
         self.assertEqual(run.status, "interrupted", run.error)
         return run
 
@@ -44,7 +45,9 @@ class Interrupts(GuestCase):
         self.interrupted("import asyncio\nprint('ready')\nwhile True:\n    await asyncio.sleep(0)")
 
     def test_in_code_between_awaits(self):
-        self.interrupted("import asyncio, time\nawait asyncio.sleep(0)\nprint('ready')\ntime.sleep(60)")
+        self.interrupted(
+            "import asyncio, time\nawait asyncio.sleep(0)\nprint('ready')\ntime.sleep(60)"
+        )
 
     def test_in_asyncio_run(self):
         self.interrupted(
@@ -75,8 +78,10 @@ class Interrupts(GuestCase):
         self.host.wait(lambda: len(self.host.calls) > calls, "the call")
         self.host.wait(lambda: len(self.host.cancelled) > cancelled, "its cancellation")
         self.assertEqual(self.host.cancelled[-1], self.host.calls[-1][0])
-        self.assertTrue(run.error["traceback"].endswith("load_memory('k')\nKeyboardInterrupt\n") or
-                        "^^^" in run.error["traceback"])
+        self.assertTrue(
+            run.error["traceback"].endswith("load_memory('k')\nKeyboardInterrupt\n")
+            or "^^^" in run.error["traceback"]
+        )
 
     def test_calls_of_the_run_are_cancelled(self):
         calls, cancelled = len(self.host.calls), len(self.host.cancelled)
@@ -136,14 +141,21 @@ class Interrupts(GuestCase):
             self.assertEqual((second.status, second.result), ("ok", "199990000"), second.error)
 
     def test_one_for_a_waiting_run_keeps_it_from_starting(self):
-        first = self.host.start("import time\nprint('ready')\ntime.sleep(60)")
-        self.host.wait_for_output(first, "ready")
+        first = self.host.start(
+            "import time\nfor i in range(10_000):\n    print('tick', i)\n    time.sleep(0.01)"
+        )
+        self.host.wait_for_output(first, "tick 0")
         second = self.host.start("print('never')")
         self.host.interrupt(second)
+        # It is none of the first one's business.
+        self.host.wait_for_output(first, "tick 30")
+        self.assertIsNone(first.done)
         self.host.interrupt(first)
         self.host.finish(first)
         self.host.finish(second)
-        self.assertEqual((first.status, second.status, second.stdout), ("interrupted", "interrupted", ""))
+        self.assertEqual(
+            (first.status, second.status, second.stdout), ("interrupted", "interrupted", "")
+        )
 
     def test_a_late_task_that_blocks_the_next_run_is_interrupted_for_it(self):
         first = self.host.run(

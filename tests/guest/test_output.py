@@ -16,10 +16,12 @@ class Text(GuestCase):
 
     def test_lone_surrogates_nul_and_escape_pass(self):
         run = self.run_ok("print('\\ud800 \\x00 \\x1b[31m 你好 \\U0001F600')")
-        self.assertEqual(run.stdout, "\\ud800 \x00 \x1b[31m 你好 \U0001F600\n")
+        self.assertEqual(run.stdout, "\\ud800 \x00 \x1b[31m 你好 \U0001f600\n")
 
     def test_bytes_pass(self):
-        run = self.run_ok("import sys\nn = sys.stdout.buffer.write(bytes(range(256)))\nassert n == 256")
+        run = self.run_ok(
+            "import sys\nn = sys.stdout.buffer.write(bytes(range(256)))\nassert n == 256"
+        )
         self.assertEqual(run.stdout_bytes, bytes(range(256)))
 
     def test_the_streams_look_like_files(self):
@@ -64,7 +66,7 @@ class Text(GuestCase):
 
     def test_wide_characters_in_large_writes_are_whole(self):
         run = self.run_ok("print('é€\\U0001F600' * 400_000)")
-        self.assertEqual(run.stdout, "é€\U0001F600" * 400_000 + "\n")
+        self.assertEqual(run.stdout, "é€\U0001f600" * 400_000 + "\n")
 
 
 # The growth of peak memory in KiB while something prints.
@@ -90,8 +92,7 @@ class Children(GuestCase):
         run = self.run_ok(
             "import os, struct\n"
             "forged = struct.pack('>BBHIQ', 1, 22, 0, 2, %d) + b'{}'\n"
-            "os.write(1, forged)\nos.write(2, b'e' * 200_000)\nprint('done')"
-            % ((1 << 63) + 1)
+            "os.write(1, forged)\nos.write(2, b'e' * 200_000)\nprint('done')" % ((1 << 63) + 1)
         )
         self.assertTrue(run.stdout_bytes.endswith(b"{}done\n"))
         self.assertEqual(len(run.stdout_bytes), 16 + 2 + 5)
@@ -108,9 +109,7 @@ class Children(GuestCase):
             "    os._exit(5)\n"
             "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
         )
-        self.assertEqual(
-            run.stdout, "parent first\nin the child\nhigh descriptors []\n5\n"
-        )
+        self.assertEqual(run.stdout, "parent first\nin the child\nhigh descriptors []\n5\n")
 
     def test_a_forked_child_that_runs_off_the_end_ends(self):
         run = self.run_ok(
@@ -134,10 +133,14 @@ class Children(GuestCase):
             "with multiprocessing.Pool(2) as pool:\n    r = pool.map(square, [1, 2, 3])\nr"
         )
         self.assertEqual(run.result, "[1, 4, 9]")
-        self.assertEqual(sorted(run.stdout.splitlines()), ["square of 1", "square of 2", "square of 3"])
+        self.assertEqual(
+            sorted(run.stdout.splitlines()), ["square of 1", "square of 2", "square of 3"]
+        )
 
     def test_a_child_that_outlives_its_run_still_reaches_the_host(self):
-        self.run_ok("import subprocess\nchild = subprocess.Popen(['sh', '-c', 'read x; echo late'], stdin=-1)")
+        self.run_ok(
+            "import subprocess\nchild = subprocess.Popen(['sh', '-c', 'read x; echo late'], stdin=-1)"
+        )
         run = self.run_ok("print(child.communicate(b'x'))")
         self.assertEqual(run.stdout, "late\n(None, None)\n")
 
@@ -176,7 +179,9 @@ class LatePrints(GuestCase):
             "pool.submit(print, 'one').result()"
         )
         second = self.run_ok("pool.submit(print, 'two').result()")
-        third = self.run_ok("import asyncio\nawait asyncio.get_running_loop().run_in_executor(pool, print, 'three')")
+        third = self.run_ok(
+            "import asyncio\nawait asyncio.get_running_loop().run_in_executor(pool, print, 'three')"
+        )
         self.assertEqual([r.stdout for r in (first, second, third)], ["one\n", "two\n", "three\n"])
 
     def test_a_task_whose_error_nobody_awaits_is_told(self):

@@ -81,13 +81,17 @@ class Ends(unittest.TestCase):
         self.assertEqual(self.host.exit_code(), 143)
 
     def test_the_supervisor_does_not_turn_while_it_waits(self):
-        run = self.host.run("import os, time\ntime.sleep(0.3)\nopen('/proc/%d/stat' % os.getppid()).read().split()[13:15]")
+        run = self.host.run(
+            "import os, time\ntime.sleep(0.3)\nopen('/proc/%d/stat' % os.getppid()).read().split()[13:15]"
+        )
         user, system = map(int, eval(run.result))
         self.assertLess(user + system, 20)
 
     def test_a_broken_boot_message_ends_with_a_word(self):
         done = subprocess.run(
-            [sys.executable, "-I", "-B", "-u", "-c", BOOT], input=b"\xff\xff\xff\xff", capture_output=True,
+            [sys.executable, "-I", "-B", "-u", "-c", BOOT],
+            input=b"\xff\xff\xff\xff",
+            capture_output=True,
             timeout=PATIENCE_S,
         )
         self.assertEqual(done.returncode, 1)
@@ -98,7 +102,9 @@ class AsProcessOne(unittest.TestCase):
     """As in a container: process 1 of a namespace of its own."""
 
     def setUp(self):
-        probe = subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "true"], capture_output=True)
+        probe = subprocess.run(
+            ["unshare", "--pid", "--fork", "--mount-proc", "true"], capture_output=True
+        )
         if probe.returncode != 0:
             self.skipTest("no right to make a process namespace")
         self.host = Host(wrap=["unshare", "--pid", "--fork", "--mount-proc"])
@@ -138,7 +144,9 @@ class Limits(GuestCase):
 
     def test_out_of_memory_is_an_error_and_variables_stay(self):
         for _ in range(3):
-            run = self.host.run("kept = 7\nb = []\nwhile True:\n    b.append(bytearray(10_000_000))")
+            run = self.host.run(
+                "kept = 7\nb = []\nwhile True:\n    b.append(bytearray(10_000_000))"
+            )
             self.assertEqual((run.status, run.error["type"]), ("error", "MemoryError"))
             # Most of the limit is user code's.
             self.assertEqual(self.run_ok("n = len(b)\ndel b\nn > 25, kept").result, "(True, 7)")

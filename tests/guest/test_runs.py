@@ -33,10 +33,14 @@ class Values(GuestCase):
         self.assertIn("line 3, in __repr__", run.error["traceback"])
 
     def test_a_value_with_a_lone_surrogate_arrives(self):
-        self.assertEqual(self.run_ok("class S:\n    __repr__ = lambda s: '\\ud800'\nS()").result, "\\ud800")
+        self.assertEqual(
+            self.run_ok("class S:\n    __repr__ = lambda s: '\\ud800'\nS()").result, "\\ud800"
+        )
 
     def test_source_may_have_a_bom_crlf_and_a_coding_line(self):
-        self.assertEqual(self.run_ok("\ufeff# -*- coding: latin-1 -*-\r\nx = 'é'\r\nx\r\n").result, "'é'")
+        self.assertEqual(
+            self.run_ok("\ufeff# -*- coding: latin-1 -*-\r\nx = 'é'\r\nx\r\n").result, "'é'"
+        )
 
     def test_a_future_import_reaches_the_last_expression(self):
         code = "from __future__ import annotations\ndef f(x: NoSuchName): pass\n(lambda: 1)()"
@@ -70,7 +74,9 @@ class Namespace(GuestCase):
         self.run_ok("def early():\n    return 1")
         for _ in range(70):
             self.run_ok("0")
-        run = self.run_ok("import linecache\nlen([n for n in linecache.cache if n.startswith('<run')])")
+        run = self.run_ok(
+            "import linecache\nlen([n for n in linecache.cache if n.startswith('<run')])"
+        )
         self.assertEqual(run.result, "64")
 
     def test_bare_names_are_there(self):
@@ -88,7 +94,9 @@ class Namespace(GuestCase):
         self.assertEqual(self.run_ok("'mcp_slack' in globals()").result, "False")
 
     def test_a_name_that_user_code_took_stays_its_own(self):
-        self.run_ok("mcp_slack = 'mine'\ndef display(x):\n    return 'shown'", servers=["github", "slack"])
+        self.run_ok(
+            "mcp_slack = 'mine'\ndef display(x):\n    return 'shown'", servers=["github", "slack"]
+        )
         self.assertEqual(self.run_ok("mcp_slack, display(1)").result, "('mine', 'shown')")
         self.run_ok("del mcp_slack, display")
         self.assertEqual(self.run_ok("callable(display)").result, "True")
@@ -115,7 +123,9 @@ class Errors(GuestCase):
 
     def test_a_traceback_shows_the_users_frames_and_lines(self):
         error = self.error("def g():\n    y = 0\n    return 1 / y\n\ng()")
-        self.assertEqual((error["type"], error["message"]), ("ZeroDivisionError", "division by zero"))
+        self.assertEqual(
+            (error["type"], error["message"]), ("ZeroDivisionError", "division by zero")
+        )
         lines = [line for line in error["traceback"].splitlines() if set(line) - set(" ~^")]
         self.assertEqual(lines[0], "Traceback (most recent call last):")
         self.assertRegex(lines[1], r'^  File "<run \d+>", line 5, in <module>$')
@@ -124,7 +134,9 @@ class Errors(GuestCase):
         self.assertEqual(lines[4:], ["    return 1 / y", "ZeroDivisionError: division by zero"])
 
     def test_causes_and_contexts_are_shown(self):
-        text = self.error("try:\n    {}['k']\nexcept KeyError as e:\n    raise ValueError('bad') from e")["traceback"]
+        text = self.error(
+            "try:\n    {}['k']\nexcept KeyError as e:\n    raise ValueError('bad') from e"
+        )["traceback"]
         self.assertIn("KeyError: 'k'\n\nThe above exception was the direct cause", text)
         text = self.error("try:\n    {}['k']\nexcept KeyError:\n    1 / 0")["traceback"]
         self.assertIn("KeyError: 'k'\n\nDuring handling of the above exception, another", text)
@@ -158,7 +170,9 @@ class Errors(GuestCase):
         self.assertTrue(error["traceback"].endswith("END\n"))
 
     def test_an_exception_whose_text_fails_is_reported(self):
-        error = self.error("class E(Exception):\n    def __str__(self):\n        return 1 / 0\nraise E")
+        error = self.error(
+            "class E(Exception):\n    def __str__(self):\n        return 1 / 0\nraise E"
+        )
         self.assertEqual(error["type"], "E")
         self.assertIn("ZeroDivisionError", error["message"])
 
@@ -166,7 +180,9 @@ class Errors(GuestCase):
         self.assertEqual(self.error("raise ValueError('\\udc80')")["message"], "\\udc80")
 
     def test_errors_in_awaiting_code_show_no_event_loop(self):
-        text = self.error("import asyncio\nasync def f():\n    raise OSError('no')\nawait f()")["traceback"]
+        text = self.error("import asyncio\nasync def f():\n    raise OSError('no')\nawait f()")[
+            "traceback"
+        ]
         self.assertNotIn("asyncio", text.replace("import asyncio", ""))
         self.assertIn("await f()", text)
 
@@ -197,11 +213,15 @@ class Sabotage(GuestCase):
 
     def afterwards(self, code):
         self.host.run(code)
-        run = self.host.run("import asyncio\nawait asyncio.sleep(0)\nprint(len('abc'), runtime.__name__)")
+        run = self.host.run(
+            "import asyncio\nawait asyncio.sleep(0)\nprint(len('abc'), runtime.__name__)"
+        )
         self.assertEqual((run.status, run.stdout), ("ok", "3 mcp.runtime\n"), code)
 
     def test_builtins(self):
-        self.afterwards("import builtins\ndel builtins.len\nbuiltins.print = None\nbuiltins.__import__ = 3")
+        self.afterwards(
+            "import builtins\ndel builtins.len\nbuiltins.print = None\nbuiltins.__import__ = 3"
+        )
 
     def test_modules(self):
         self.afterwards("import sys\nsys.modules.clear()")
@@ -209,7 +229,9 @@ class Sabotage(GuestCase):
         self.afterwards("import asyncio, json\njson.loads = json.dumps = None\ndel runtime, mcp")
 
     def test_streams(self):
-        self.afterwards("import sys\nsys.stdout.close()\nsys.stdout = sys.stderr = sys.stdin = None")
+        self.afterwards(
+            "import sys\nsys.stdout.close()\nsys.stdout = sys.stderr = sys.stdin = None"
+        )
         self.afterwards("import os\nos.close(1); os.close(2)")
 
     def test_tracing_and_limits(self):
@@ -237,7 +259,9 @@ class Sabotage(GuestCase):
         )
 
     def test_objects_that_resist_their_end(self):
-        self.afterwards("class D:\n    def __del__(self):\n        raise SystemExit\nd = D()\ndel d")
+        self.afterwards(
+            "class D:\n    def __del__(self):\n        raise SystemExit\nd = D()\ndel d"
+        )
         self.afterwards("import atexit\natexit.register(lambda: 1 / 0)")
         self.afterwards("import threading\nthreading.Thread.start = None")
 

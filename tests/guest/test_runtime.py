@@ -20,15 +20,41 @@ def tool_call(params):
         "object": text('{"a": [1, {"b": null}], "items": 3}'),
         "array": text(" [1, 2]"),
         "broken": text("{not json"),
-        "two": {"result": {"content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]}},
+        "two": {
+            "result": {
+                "content": [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+            }
+        },
         "none": {"result": {"content": []}},
         "structured": {"result": {"content": [], "structuredContent": {"n": 5}}, "unwrap": False},
-        "wrapped": {"result": {"content": [], "structuredContent": {"result": [1]}}, "unwrap": True},
-        "not_wrapped": {"result": {"content": [], "structuredContent": {"result": [1]}}, "unwrap": False},
-        "image": {"result": {"content": [{
-            "type": "image", "data": base64.b64encode(PNG).decode(), "mimeType": "image/png"}]}},
-        "soft": {"result": {"isError": True, "content": [
-            {"type": "text", "text": "date must be"}, {"type": "text", "text": "in the future"}]}},
+        "wrapped": {
+            "result": {"content": [], "structuredContent": {"result": [1]}},
+            "unwrap": True,
+        },
+        "not_wrapped": {
+            "result": {"content": [], "structuredContent": {"result": [1]}},
+            "unwrap": False,
+        },
+        "image": {
+            "result": {
+                "content": [
+                    {
+                        "type": "image",
+                        "data": base64.b64encode(PNG).decode(),
+                        "mimeType": "image/png",
+                    }
+                ]
+            }
+        },
+        "soft": {
+            "result": {
+                "isError": True,
+                "content": [
+                    {"type": "text", "text": "date must be"},
+                    {"type": "text", "text": "in the future"},
+                ],
+            }
+        },
         "silent_error": {"result": {"isError": True, "content": []}},
         "big": text("x" * 10_000_000),
     }
@@ -39,18 +65,39 @@ def tool_call(params):
     if tool == "type_error":
         raise CallFailed("type", "echo() is missing `text`")
     raise CallFailed(
-        "mcp", "no tool %r; did you mean 'echo'?" % tool,
-        server=params["server"], tool=tool, code="tool_not_found", data={"near": ["echo"]},
+        "mcp",
+        "no tool %r; did you mean 'echo'?" % tool,
+        server=params["server"],
+        tool=tool,
+        code="tool_not_found",
+        data={"near": ["echo"]},
     )
 
 
 SERVERS = [
-    {"name": "my-server", "alias": "my_server", "description": "d", "state": "ready", "tools": 2, "callable": True},
-    {"name": "other", "alias": "other", "description": "", "state": "off", "tools": None, "callable": False},
+    {
+        "name": "my-server",
+        "alias": "my_server",
+        "description": "d",
+        "state": "ready",
+        "tools": 2,
+        "callable": True,
+    },
+    {
+        "name": "other",
+        "alias": "other",
+        "description": "",
+        "state": "off",
+        "tools": None,
+        "callable": False,
+    },
 ]
 DOC = {
-    "name": "get-it", "alias": "get_it", "python_name": "mcp_my_server.get_it",
-    "signature": "get_it(id: int, from_: str = None)", "description": "Gets it.",
+    "name": "get-it",
+    "alias": "get_it",
+    "python_name": "mcp_my_server.get_it",
+    "signature": "get_it(id: int, from_: str = None)",
+    "description": "Gets it.",
     "schema": {"properties": {"from": {}, "id": {"type": "integer"}}, "required": ["id"]},
 }
 
@@ -60,10 +107,16 @@ class Api(GuestCase):
     handlers = {
         "tool.call": tool_call,
         "tool.resolve": lambda p: {
-            "server": "my-server", "server_alias": "my_server", "tool": p["tool"],
-            "tool_alias": p["tool"].replace("-", "_")},
-        "servers": lambda p: SERVERS if p["detailed"] else [
-            {"name": s["name"], "callable": s["callable"]} for s in SERVERS],
+            "server": "my-server",
+            "server_alias": "my_server",
+            "tool": p["tool"],
+            "tool_alias": p["tool"].replace("-", "_"),
+        },
+        "servers": lambda p: (
+            SERVERS
+            if p["detailed"]
+            else [{"name": s["name"], "callable": s["callable"]} for s in SERVERS]
+        ),
         "server": lambda p: {"name": p["name"], "alias": "my_server", "cwd": None, "tools": []},
         "tools": lambda p: [DOC],
         "docs": lambda p: [dict(DOC, asked=p)],
@@ -92,16 +145,37 @@ class Proxies(Api):
         )
 
     def test_any_parameter_name_can_be_given(self):
-        names = ["from", "class", "cik-A", "with space", "$top", "ünï", "1st", "self", "server", "tool", "arguments"]
+        names = [
+            "from",
+            "class",
+            "cik-A",
+            "with space",
+            "$top",
+            "ünï",
+            "1st",
+            "self",
+            "server",
+            "tool",
+            "arguments",
+        ]
         expected = {name: name for name in names}
-        self.assertEqual(self.value("(await mcp_my_server.echo(**{n: n for n in %r})).arguments" % names), expected)
-        self.assertEqual(self.value("(await mcp_my_server.echo({n: n for n in %r})).arguments" % names), expected)
-        self.assertEqual(self.value("(await mcp_my_server.echo({'a': 1}, b=2)).arguments"), {"a": 1, "b": 2})
+        self.assertEqual(
+            self.value("(await mcp_my_server.echo(**{n: n for n in %r})).arguments" % names),
+            expected,
+        )
+        self.assertEqual(
+            self.value("(await mcp_my_server.echo({n: n for n in %r})).arguments" % names), expected
+        )
+        self.assertEqual(
+            self.value("(await mcp_my_server.echo({'a': 1}, b=2)).arguments"), {"a": 1, "b": 2}
+        )
 
     def test_positional_arguments_are_refused_with_the_names(self):
         error = self.error("await mcp_my_server.get_it('x')")
         self.assertEqual(error["type"], "TypeError")
-        self.assertEqual(error["message"], "mcp_my_server.get_it() takes keyword arguments: id=, from=")
+        self.assertEqual(
+            error["message"], "mcp_my_server.get_it() takes keyword arguments: id=, from="
+        )
 
     def test_servers_are_found_by_name_and_alias(self):
         self.assertEqual(
@@ -111,7 +185,10 @@ class Proxies(Api):
             ),
             (True, True, 1, ["my-server"], False, True),
         )
-        self.assertIn("no server 'x' in this run; there is 'my-server'", self.error("mcp_servers['x']")["message"])
+        self.assertIn(
+            "no server 'x' in this run; there is 'my-server'",
+            self.error("mcp_servers['x']")["message"],
+        )
 
     def test_original_names_reach_a_tool(self):
         self.assertIn("get-it", self.error("await mcp_my_server['get-it'](id=1)")["message"])
@@ -132,12 +209,23 @@ class Proxies(Api):
         self.assertIn("there is 'my-server'", error["message"])
 
     def test_a_proxy_tells_what_it_is(self):
-        self.assertEqual(self.run_ok("mcp_my_server").result, "<MCP server 'my-server' as mcp_my_server: about my-server>")
+        self.assertEqual(
+            self.run_ok("mcp_my_server").result,
+            "<MCP server 'my-server' as mcp_my_server: about my-server>",
+        )
         self.assertEqual(self.run_ok("mcp_my_server.echo").result, "<MCP tool mcp_my_server.echo>")
         self.assertEqual(self.value("dir(mcp_my_server)"), ["get_it"])
-        self.assertEqual(self.value("mcp_my_server.get_it.__doc__"), "get_it(id: int, from_: str = None)\n\nGets it.")
-        self.assertEqual(self.value("import inspect\nstr(inspect.signature(mcp_my_server.get_it))"), "(*, id)")
-        self.assertEqual(self.value("hasattr(mcp_my_server, '__len__'), hasattr(mcp_my_server, '_repr_html_')"), (False, False))
+        self.assertEqual(
+            self.value("mcp_my_server.get_it.__doc__"),
+            "get_it(id: int, from_: str = None)\n\nGets it.",
+        )
+        self.assertEqual(
+            self.value("import inspect\nstr(inspect.signature(mcp_my_server.get_it))"), "(*, id)"
+        )
+        self.assertEqual(
+            self.value("hasattr(mcp_my_server, '__len__'), hasattr(mcp_my_server, '_repr_html_')"),
+            (False, False),
+        )
         self.assertIn("Gets it.", self.run_ok("help(mcp_my_server.get_it)").stdout)
 
     def test_list_tools_of_a_proxy_lists_its_tools(self):
@@ -145,14 +233,26 @@ class Proxies(Api):
 
     def test_what_json_cannot_hold_is_named(self):
         error = self.error("await mcp_my_server.echo(a={'b': [1, {2}]})")
-        self.assertEqual((error["type"], error["message"]), ("TypeError", "arguments['a']['b'][1] is a set, which JSON cannot hold"))
-        self.assertIn("arguments['a'] is nan", self.error("await mcp_my_server.echo(a=float('nan'))")["message"])
-        self.assertIn("lone surrogate", self.error("await mcp_my_server.echo(a='\\ud800')")["message"])
-        self.assertIn("67108864", self.error("await mcp_my_server.echo(a='x' * (64 << 20))")["message"])
+        self.assertEqual(
+            (error["type"], error["message"]),
+            ("TypeError", "arguments['a']['b'][1] is a set, which JSON cannot hold"),
+        )
+        self.assertIn(
+            "arguments['a'] is nan",
+            self.error("await mcp_my_server.echo(a=float('nan'))")["message"],
+        )
+        self.assertIn(
+            "lone surrogate", self.error("await mcp_my_server.echo(a='\\ud800')")["message"]
+        )
+        self.assertIn(
+            "67108864", self.error("await mcp_my_server.echo(a='x' * (64 << 20))")["message"]
+        )
 
     def test_many_calls_together(self):
         self.assertEqual(
-            self.value("import asyncio\nr = await asyncio.gather(*[mcp_my_server.echo(i=i) for i in range(500)])\n[x.arguments.i for x in r] == list(range(500))"),
+            self.value(
+                "import asyncio\nr = await asyncio.gather(*[mcp_my_server.echo(i=i) for i in range(500)])\n[x.arguments.i for x in r] == list(range(500))"
+            ),
             True,
         )
 
@@ -160,9 +260,16 @@ class Proxies(Api):
 class Values(Api):
     def test_each_form(self):
         for tool, expected in (
-            ("plain", "hello"), ("number", "007"), ("object", {"a": [1, {"b": None}], "items": 3}), ("array", [1, 2]),
-            ("broken", "{not json"), ("two", [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]),
-            ("none", None), ("structured", {"n": 5}), ("wrapped", [1]), ("not_wrapped", {"result": [1]}),
+            ("plain", "hello"),
+            ("number", "007"),
+            ("object", {"a": [1, {"b": None}], "items": 3}),
+            ("array", [1, 2]),
+            ("broken", "{not json"),
+            ("two", [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]),
+            ("none", None),
+            ("structured", {"n": 5}),
+            ("wrapped", [1]),
+            ("not_wrapped", {"result": [1]}),
         ):
             self.assertEqual(self.value("await mcp_my_server.%s()" % tool), expected, tool)
 
@@ -171,9 +278,12 @@ class Values(Api):
 
     def test_raw_is_the_unchanged_result(self):
         self.assertEqual(
-            self.value("await runtime.call_tool_raw('my-server', 'soft')"), tool_call({"tool": "soft", "arguments": {}})["result"]
+            self.value("await runtime.call_tool_raw('my-server', 'soft')"),
+            tool_call({"tool": "soft", "arguments": {}})["result"],
         )
-        self.assertEqual(self.value("type(await runtime.call_tool_raw('my-server', 'soft')).__name__"), "dict")
+        self.assertEqual(
+            self.value("type(await runtime.call_tool_raw('my-server', 'soft')).__name__"), "dict"
+        )
 
     def test_mappings_have_attributes_and_stay_dicts(self):
         self.run_ok(
@@ -192,7 +302,9 @@ class Values(Api):
 class ToolErrors(Api):
     def test_a_tools_error_is_raised_at_the_call(self):
         error = self.error("x = 1\nawait mcp_my_server.soft()")
-        self.assertEqual((error["type"], error["message"]), ("MCPError", "date must be\nin the future"))
+        self.assertEqual(
+            (error["type"], error["message"]), ("MCPError", "date must be\nin the future")
+        )
         self.assertRegex(
             error["traceback"],
             r'^Traceback \(most recent call last\):\n  File "<run \d+>", line 2, in <module>\n'
@@ -207,15 +319,33 @@ class ToolErrors(Api):
                 "same = pickle.loads(pickle.dumps(caught))\n"
                 "[(type(e) is runtime.MCPError, isinstance(e, RuntimeError), str(e), e.server, e.tool, e.code, e.data) for e in (caught, same)]"
             ),
-            [(True, True, "no tool 'nope'; did you mean 'echo'?", "my-server", "nope", "tool_not_found", {"near": ["echo"]})] * 2,
+            [
+                (
+                    True,
+                    True,
+                    "no tool 'nope'; did you mean 'echo'?",
+                    "my-server",
+                    "nope",
+                    "tool_not_found",
+                    {"near": ["echo"]},
+                )
+            ]
+            * 2,
         )
 
     def test_kinds_of_errors_become_pythons(self):
         self.assertEqual(self.error("await mcp_my_server.type_error()")["type"], "TypeError")
-        for kind, expected in (("value", "ValueError"), ("key", "KeyError"), ("runtime", "RuntimeError"),
-                               ("memory_full", "RuntimeError"), ("of the future", "RuntimeError")):
+        for kind, expected in (
+            ("value", "ValueError"),
+            ("key", "KeyError"),
+            ("runtime", "RuntimeError"),
+            ("memory_full", "RuntimeError"),
+            ("of the future", "RuntimeError"),
+        ):
+
             def fail(params, kind=kind):
                 raise CallFailed(kind, "the message")
+
             self.host.handlers["memory.info"] = fail
             error = self.error("get_memory_info('k')")
             self.assertEqual(error["type"], expected)
@@ -236,25 +366,50 @@ class Discovery(Api):
     def test_servers(self):
         self.assertEqual(self.value("runtime.discovered_servers()"), ("my-server", "other"))
         self.assertEqual(self.value("runtime.discovered_servers(detailed=True)[1].state"), "off")
-        self.assertEqual(self.value("await runtime.list_servers(), runtime.list_servers_sync()"), (["my-server"], ["my-server"]))
+        self.assertEqual(
+            self.value("await runtime.list_servers(), runtime.list_servers_sync()"),
+            (["my-server"], ["my-server"]),
+        )
         self.assertEqual(self.value("runtime.describe_server('my-server').alias"), "my_server")
-        self.assertEqual(self.value("[s.name for s in runtime.list_loaded_server_metadata()]"), ["my-server"])
+        self.assertEqual(
+            self.value("[s.name for s in runtime.list_loaded_server_metadata()]"), ["my-server"]
+        )
 
     def test_tools_and_docs(self):
-        self.assertEqual(self.value("(await runtime.list_tools('my-server')), runtime.list_tools_sync(mcp_my_server)"), ([DOC], [DOC]))
+        self.assertEqual(
+            self.value(
+                "(await runtime.list_tools('my-server')), runtime.list_tools_sync(mcp_my_server)"
+            ),
+            ([DOC], [DOC]),
+        )
         asked = {"server": "my-server", "tool": None, "detail": "summary"}
         self.assertEqual(self.value("(await runtime.query_tool_docs('my-server'))[0].asked"), asked)
         asked = {"server": "my-server", "tool": "t", "detail": "full"}
-        self.assertEqual(self.value("runtime.query_tool_docs_sync('my-server', 't', 'full')[0].asked"), asked)
-        self.assertEqual(self.value("runtime.query_tool_docs_sync('my-server', tool='t', detail='full')[0].asked"), asked)
+        self.assertEqual(
+            self.value("runtime.query_tool_docs_sync('my-server', 't', 'full')[0].asked"), asked
+        )
+        self.assertEqual(
+            self.value(
+                "runtime.query_tool_docs_sync('my-server', tool='t', detail='full')[0].asked"
+            ),
+            asked,
+        )
         asked = {"query": "q", "limit": 5, "detail": "summary"}
         self.assertEqual(self.value("(await runtime.search_tool_docs('q'))[0].asked"), asked)
-        self.assertEqual(self.value("runtime.search_tool_docs_sync('q', limit=2, detail='name')[0].asked.limit"), 2)
+        self.assertEqual(
+            self.value("runtime.search_tool_docs_sync('q', limit=2, detail='name')[0].asked.limit"),
+            2,
+        )
 
     def test_tool_function_and_python_name(self):
-        self.assertEqual(self.value("runtime.python_name('my-server', 'get-it')"), "mcp_my_server.get_it")
+        self.assertEqual(
+            self.value("runtime.python_name('my-server', 'get-it')"), "mcp_my_server.get_it"
+        )
         self.assertEqual(self.value("await runtime.tool_function('my-server', 'plain')()"), "hello")
-        self.assertEqual(self.run_ok("runtime.tool_function('my-server', 'get-it')").result, "<MCP tool mcp_my_server.get_it>")
+        self.assertEqual(
+            self.run_ok("runtime.tool_function('my-server', 'get-it')").result,
+            "<MCP tool mcp_my_server.get_it>",
+        )
 
     def test_the_bridge_itself(self):
         self.assertEqual(self.value("runtime.capability_summary()"), "# The manual")
@@ -266,12 +421,20 @@ class Discovery(Api):
         self.assertEqual(self.host.calls[-1][1]["run"], run.id)
 
     def test_reset_clears_variables_and_tasks(self):
-        self.run_ok("import asyncio, math\nx = 1\ndef f(): pass\nt = asyncio.create_task(asyncio.sleep(60))\nmcp = 5")
+        self.run_ok(
+            "import asyncio, math\nx = 1\ndef f(): pass\nt = asyncio.create_task(asyncio.sleep(60))\nmcp = 5"
+        )
         self.run_ok("task = t\nruntime.reset()")
-        self.assertEqual(self.value("[n in globals() for n in ('x', 'math', 'f', 't', 'mcp', 'runtime', 'mcp_my_server')]"),
-                         [False] * 4 + [True] * 3)
+        self.assertEqual(
+            self.value(
+                "[n in globals() for n in ('x', 'math', 'f', 't', 'mcp', 'runtime', 'mcp_my_server')]"
+            ),
+            [False] * 4 + [True] * 3,
+        )
         self.assertEqual(self.run_ok("mcp.__name__").result, "'mcp'")
-        self.assertEqual(self.value("len([t for t in asyncio.all_tasks(asyncio.get_event_loop())])"), 0)
+        self.assertEqual(
+            self.value("len([t for t in asyncio.all_tasks(asyncio.get_event_loop())])"), 0
+        )
 
 
 class Memory(GuestCase):
@@ -284,12 +447,20 @@ class Memory(GuestCase):
         def save(p):
             version = store.get(p["key"], {}).get("version", 0) + 1
             old = store.get(p["key"], {}).get("metadata")
-            store[p["key"]] = {"value": p["value"], "version": version, "metadata": p.get("metadata", old)}
+            store[p["key"]] = {
+                "value": p["value"],
+                "version": version,
+                "metadata": p.get("metadata", old),
+            }
             return info(p)
 
         def info(p):
             item = store.get(p["key"])
-            return item and {"key": p["key"], "version": item["version"], "metadata": item["metadata"]}
+            return item and {
+                "key": p["key"],
+                "version": item["version"],
+                "metadata": item["metadata"],
+            }
 
         def update(p):
             if cls.rivals:
@@ -303,7 +474,9 @@ class Memory(GuestCase):
         cls.rivals = 0
         cls.handlers = {
             "memory.save": save,
-            "memory.load": lambda p: dict(store[p["key"]], found=True) if p["key"] in store else {"found": False},
+            "memory.load": lambda p: (
+                dict(store[p["key"]], found=True) if p["key"] in store else {"found": False}
+            ),
             "memory.update": update,
             "memory.delete": lambda p: store.pop(p["key"], None) is not None,
             "memory.list": lambda p: [info({"key": key}) for key in store],
@@ -331,13 +504,19 @@ class Memory(GuestCase):
             ("{'a': [1, 2, {3}]}", "TypeError", "value['a'][2] is a set, which JSON cannot hold"),
             ("b'x'", "TypeError", "value is a bytes, which JSON cannot hold"),
             ("object()", "TypeError", "value is an object, which JSON cannot hold"),
-            ("{'a': {1: 2}}", "TypeError", "value['a'] has the key 1, an int; JSON keys are strings"),
+            (
+                "{'a': {1: 2}}",
+                "TypeError",
+                "value['a'] has the key 1, an int; JSON keys are strings",
+            ),
             ("[float('inf')]", "ValueError", "value[0] is inf, which JSON cannot hold"),
             ("float('nan')", "ValueError", "value is nan, which JSON cannot hold"),
             ("['\\ud800']", "ValueError", "value[0] holds a lone surrogate, which is not text"),
         ):
             run = self.host.run("save_memory('k', %s)" % value)
-            self.assertEqual((run.status, run.error["type"], run.error["message"]), ("error", kind, message))
+            self.assertEqual(
+                (run.status, run.error["type"], run.error["message"]), ("error", kind, message)
+            )
         for make in ("v = []\nv.append(v)", "v = 1\nfor _ in range(300):\n    v = [v]"):
             run = self.host.run(make + "\nsave_memory('k', v)")
             self.assertEqual(run.error["type"], "ValueError")
@@ -345,7 +524,9 @@ class Memory(GuestCase):
         self.assertEqual(self.host.run("save_memory(5, 1)").error["type"], "TypeError")
 
     def test_update(self):
-        self.run_ok("assert update_memory('n', lambda v: (v or 0) + 1) == 1\nassert update_memory('n', lambda v: v + 1) == 2")
+        self.run_ok(
+            "assert update_memory('n', lambda v: (v or 0) + 1) == 1\nassert update_memory('n', lambda v: v + 1) == 2"
+        )
         self.assertEqual(self.store["n"]["value"], 2)
 
     def test_update_tries_again_when_others_write(self):
@@ -376,28 +557,45 @@ class SavedTools(GuestCase):
 
     def setUp(self):
         self.saved = []
-        self.host.handlers["saved_tools.save"] = lambda p: self.saved.append(p) or {"name": p["name"]}
+        self.host.handlers["saved_tools.save"] = lambda p: (
+            self.saved.append(p) or {"name": p["name"]}
+        )
         self.host.handlers["saved_tools.list"] = lambda p: [{"name": "t"}]
         self.host.handlers["saved_tools.delete"] = lambda p: p["name"] == "t"
         self.host.saved_tools = None
 
     def test_source_and_description_are_saved(self):
-        self.run_ok("if True:\n    def double(a):\n        '''Doubles.\n\n        More.'''\n        return a * 2")
+        self.run_ok(
+            "if True:\n    def double(a):\n        '''Doubles.\n\n        More.'''\n        return a * 2"
+        )
         run = self.run_ok("print(save_tool(double))")
-        self.assertEqual(self.saved, [{
-            "name": "double", "description": "Doubles.",
-            "source": "def double(a):\n    '''Doubles.\n\n    More.'''\n    return a * 2\n"}])
+        self.assertEqual(
+            self.saved,
+            [
+                {
+                    "name": "double",
+                    "description": "Doubles.",
+                    "source": "def double(a):\n    '''Doubles.\n\n    More.'''\n    return a * 2\n",
+                }
+            ],
+        )
         self.assertEqual(run.notes, [])
 
     def test_async_and_decorated_functions(self):
-        self.run_ok("async def fetch(x):\n    import json\n    return await mcp_a.get(q=json.dumps(x))\nsave_tool(fetch)")
+        self.run_ok(
+            "async def fetch(x):\n    import json\n    return await mcp_a.get(q=json.dumps(x))\nsave_tool(fetch)"
+        )
         self.assertEqual(self.saved[-1]["source"].split("\n")[0], "async def fetch(x):")
-        run = self.run_ok("import functools\n@functools.lru_cache(None)\ndef cached(x):\n    return x\nsave_tool(cached)")
+        run = self.run_ok(
+            "import functools\n@functools.lru_cache(None)\ndef cached(x):\n    return x\nsave_tool(cached)"
+        )
         self.assertEqual(self.saved[-1]["source"].split("\n")[0], "@functools.lru_cache(None)")
         self.assertIn("functools", run.notes[0])
 
     def test_names_that_will_be_missing_are_told(self):
-        run = self.run_ok("import math\nk = 3\ndef area(r):\n    return math.pi * r * k + len(str(runtime))\nsave_tool(area)['missing_names']")
+        run = self.run_ok(
+            "import math\nk = 3\ndef area(r):\n    return math.pi * r * k + len(str(runtime))\nsave_tool(area)['missing_names']"
+        )
         self.assertEqual(run.result, "['k', 'math']")
         self.assertEqual(len(run.notes), 1)
 
@@ -414,7 +612,9 @@ class SavedTools(GuestCase):
         ]
         run = self.host.run("zero = 0\ngood()")
         self.assertEqual(run.error["type"], "ZeroDivisionError")
-        self.assertIn('File "<saved tool good>", line 2, in good\n    return 1 / zero', run.error["traceback"])
+        self.assertIn(
+            'File "<saved tool good>", line 2, in good\n    return 1 / zero', run.error["traceback"]
+        )
         self.assertEqual(len(run.notes), 1)
         self.assertIn("the saved tool `bad` could not be defined: SyntaxError", run.notes[0])
         self.assertEqual(self.run_ok("good.__name__").notes, [])
@@ -426,8 +626,12 @@ class SavedTools(GuestCase):
         self.assertEqual(self.run_ok("'good' in globals()").result, "False")
 
     def test_list_and_delete(self):
-        self.assertEqual(self.run_ok("list_saved_tools(), delete_saved_tool('t'), delete_saved_tool('x')").result,
-                         "([{'name': 't'}], True, False)")
+        self.assertEqual(
+            self.run_ok(
+                "list_saved_tools(), delete_saved_tool('t'), delete_saved_tool('x')"
+            ).result,
+            "([{'name': 't'}], True, False)",
+        )
 
 
 class Display(GuestCase):
@@ -439,16 +643,22 @@ class Display(GuestCase):
         self.assertEqual(self.images("display(png)"), [("image/png", PNG)])
         self.assertEqual(self.images("display(bytearray(png))"), [("image/png", PNG)])
         for data, mime_type in (
-            (b"\xff\xd8\xff\xe0rest", "image/jpeg"), (b"GIF89a-rest", "image/gif"),
-            (b"RIFF1234WEBPrest", "image/webp"), (b"<?xml version='1.0'?>\n<svg/>", "image/svg+xml"),
+            (b"\xff\xd8\xff\xe0rest", "image/jpeg"),
+            (b"GIF89a-rest", "image/gif"),
+            (b"RIFF1234WEBPrest", "image/webp"),
+            (b"<?xml version='1.0'?>\n<svg/>", "image/svg+xml"),
         ):
             self.assertEqual(self.images("display(%r)" % data), [(mime_type, data)])
-        self.assertEqual(self.images("display('\\n<svg></svg>')"), [("image/svg+xml", b"\n<svg></svg>")])
+        self.assertEqual(
+            self.images("display('\\n<svg></svg>')"), [("image/svg+xml", b"\n<svg></svg>")]
+        )
 
     def test_blocks_of_a_tools_answer(self):
         code = "import base64\nb = {'type': 'image', 'data': base64.b64encode(png).decode(), 'mimeType': 'image/png'}\n"
         self.assertEqual(self.images(code + "display(b)"), [("image/png", PNG)])
-        run = self.run_ok("display([b, {'type': 'text', 'text': 'words'}])\ndisplay({'content': [b, b]})")
+        run = self.run_ok(
+            "display([b, {'type': 'text', 'text': 'words'}])\ndisplay({'content': [b, b]})"
+        )
         self.assertEqual((len(run.images), run.stdout), (3, "words\n"))
 
     def test_objects_that_know_how(self):
@@ -456,12 +666,16 @@ class Display(GuestCase):
         self.assertEqual(self.images(code), [("image/png", PNG)] * 2)
         code = "class Figure:\n    def savefig(self, file, **options):\n        file.write(png)\ndisplay(Figure())"
         self.assertEqual(self.images(code), [("image/png", PNG)])
-        run = self.run_ok("class T:\n    _repr_html_ = lambda s: '<b>'\n    __repr__ = lambda s: 'table'\ndisplay(T(), 'text', {'a': 1}, None)")
+        run = self.run_ok(
+            "class T:\n    _repr_html_ = lambda s: '<b>'\n    __repr__ = lambda s: 'table'\ndisplay(T(), 'text', {'a': 1}, None)"
+        )
         self.assertEqual((run.images, run.stdout), ([], "table\ntext\n{'a': 1}\nNone\n"))
 
     def test_more_than_the_bound_is_refused(self):
         run = self.host.run("display(%r)\ndisplay(%r)" % (PNG, PNG), images_bytes_max=len(PNG) + 1)
-        self.assertEqual((run.status, run.error["type"], len(run.images)), ("error", "ValueError", 1))
+        self.assertEqual(
+            (run.status, run.error["type"], len(run.images)), ("error", "ValueError", 1)
+        )
         self.assertIn("can still show 1 bytes", run.error["message"])
 
 

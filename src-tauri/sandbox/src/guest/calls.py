@@ -174,18 +174,14 @@ def check_json(value, path="value", strict_keys=True):
             try:
                 item.encode("utf-8")
             except UnicodeEncodeError:
-                raise ValueError(
-                    "%s holds a lone surrogate, which is not text" % path
-                ) from None
+                raise ValueError("%s holds a lone surrogate, which is not text" % path) from None
             return
         if isinstance(item, float):
             if item != item or item in (float("inf"), float("-inf")):
                 raise ValueError("%s is %r, which JSON cannot hold" % (path, item))
             return
         if not isinstance(item, (dict, list, tuple)):
-            raise TypeError(
-                "%s is %s, which JSON cannot hold" % (path, _a(type(item).__name__))
-            )
+            raise TypeError("%s is %s, which JSON cannot hold" % (path, _a(type(item).__name__)))
         if id(item) in inside:
             raise ValueError("%s contains itself, which JSON cannot hold" % path)
         if depth >= DEPTH_MAX:

@@ -40,7 +40,7 @@ class Door:
         version, kind, _, length, ident = HEADER.unpack_from(self._ahead)
         if version != VERSION or length > PAYLOAD_BYTES_MAX:
             raise Closed("the host sent what is not a frame")
-        ahead = self._ahead[HEADER.size:]
+        ahead = self._ahead[HEADER.size :]
         if len(ahead) >= length:
             self._ahead = ahead[length:]
             return kind, ident, ahead[:length]
@@ -52,7 +52,7 @@ class Door:
             while left:
                 left -= len(self._some(min(left, 65536)))
             return kind, ident, None
-        payload[:len(ahead)] = ahead
+        payload[: len(ahead)] = ahead
         done = len(ahead)
         with memoryview(payload) as view:
             while done < length:

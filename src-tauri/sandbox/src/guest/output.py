@@ -282,9 +282,9 @@ def output_frames(gathered):
             continue
         # A character takes up to 10 bytes as `\Udeadbeef`, commonly 1 to 4.
         for start in range(0, len(piece), PIECE_MAX // 4):
-            part = encode(piece[start:start + PIECE_MAX // 4])
+            part = encode(piece[start : start + PIECE_MAX // 4])
             for cut in range(0, len(part), PIECE_MAX):
-                yield kind, run, part[cut:cut + PIECE_MAX]
+                yield kind, run, part[cut : cut + PIECE_MAX]
     if parts:
         yield label[0], label[1], b"".join(parts)
 

@@ -53,8 +53,7 @@ class Runtime:
         self._made.clear()
         listed = context.get("servers") or []
         known = {
-            (proxy._Server__name, proxy._Server__alias): proxy
-            for proxy in self._servers.values()
+            (proxy._Server__name, proxy._Server__alias): proxy for proxy in self._servers.values()
         }
         self._servers.clear()
         for server in listed:
@@ -490,8 +489,12 @@ class Api:
     def _display(self, thing):
         if isinstance(thing, dict) and isinstance(thing.get("content"), list):
             thing = thing["content"]
-        if isinstance(thing, list) and thing and all(
-            isinstance(block, dict) and isinstance(block.get("type"), str) for block in thing
+        if (
+            isinstance(thing, list)
+            and thing
+            and all(
+                isinstance(block, dict) and isinstance(block.get("type"), str) for block in thing
+            )
         ):
             for block in thing:
                 self._display_one(block)
@@ -717,7 +720,7 @@ class ServerFinder:
         if not name.startswith("mcp.servers."):
             return None
         try:
-            proxy = self._runtime.servers[name[len("mcp.servers."):]]
+            proxy = self._runtime.servers[name[len("mcp.servers.") :]]
         except KeyError as error:
             raise ModuleNotFoundError(error.args[0], name=name) from None
         return importlib.machinery.ModuleSpec(name, self, origin="bridge", loader_state=proxy)

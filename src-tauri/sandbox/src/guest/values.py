@@ -66,7 +66,10 @@ def value_of(reply, server, tool):
         blocks = []
     if result.get("isError"):
         raise MCPError(
-            error_text(blocks, server, tool), server, tool, "tool_error",
+            error_text(blocks, server, tool),
+            server,
+            tool,
+            "tool_error",
             result.get("structuredContent"),
         )
     structured = result.get("structuredContent")
