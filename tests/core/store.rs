@@ -5,6 +5,7 @@
     reason = "a failure here is the test's failure"
 )]
 
+mod store_activity;
 mod store_memory;
 mod store_memory_processes;
 mod store_output;

@@ -7,6 +7,7 @@ use runbridge_core::output::{
     Captured, ConnectionOutputs, OutputError, OutputLimits, Outputs, run_name, run_of_name,
 };
 use runbridge_core::redact::Redactor;
+use runbridge_core::reply::{self, OutputMode, ReplyLimits, RunFacts, Status};
 use runbridge_core::secrets::Secret;
 use runbridge_sandbox::{OutputSink, Stream};
 use tempfile::TempDir;
@@ -150,7 +151,7 @@ fn secrets_are_gone_before_anything_is_kept() {
 }
 
 #[test]
-fn a_connection_reads_only_its_own_runs_and_forgets_them_when_it_goes() {
+fn a_connection_reads_only_its_own_runs() {
     let home = TempDir::new().unwrap();
     let all = Outputs::new(home.path(), SMALL);
     let (mine, other) = (all.connection(), all.connection());
@@ -162,11 +163,41 @@ fn a_connection_reads_only_its_own_runs_and_forgets_them_when_it_goes() {
         Err(OutputError::Unknown { .. })
     ));
     assert_eq!(read(&mine, 1, 0, 9), "mine");
+}
+
+#[test]
+fn a_connection_that_goes_leaves_its_room_to_the_others() {
+    let home = TempDir::new().unwrap();
+    let all = Outputs::new(home.path(), SMALL);
+    let (mine, other) = (all.connection(), all.connection());
+    for run in 1..=2 {
+        mine.begin(run, &nothing_secret());
+        print(&mine, run, &"x".repeat(9_000));
+        other.begin(run, &nothing_secret());
+    }
+    print(&other, 1, &"x".repeat(9_000));
+    assert!(
+        matches!(other.read(1, 0, 9), Err(OutputError::NotKept { .. })),
+        "no room"
+    );
     drop(mine);
-    assert!(matches!(
-        other.read(1, 0, 9),
-        Err(OutputError::Unknown { .. })
-    ));
+    print(&other, 2, &"x".repeat(9_000));
+    assert_eq!(read(&other, 2, 8_999, 9_999), "x");
+}
+
+#[test]
+fn a_run_that_still_prints_is_not_the_one_to_go() {
+    let home = TempDir::new().unwrap();
+    let outputs = Outputs::new(home.path(), SMALL).connection();
+    for run in 1..=4 {
+        outputs.begin(run, &nothing_secret());
+        print(&outputs, run, "x");
+        if run != 1 {
+            outputs.finish(run);
+        }
+    }
+    assert_eq!(read(&outputs, 1, 0, 9), "x");
+    assert!(outputs.read(2, 0, 9).is_err());
 }
 
 #[test]
@@ -279,4 +310,35 @@ fn the_name_of_a_run_leads_back_to_it() {
     ] {
         assert_eq!(run_of_name(name), None, "{name}");
     }
+}
+
+#[test]
+fn a_cut_reply_and_what_it_says_to_read_are_together_the_whole_text() {
+    let home = TempDir::new().unwrap();
+    let outputs = Outputs::new(home.path(), OutputLimits::default()).connection();
+    outputs.begin(0xa1, &nothing_secret());
+    let stdout = "a ★ line\n".repeat(100_000);
+    print(&outputs, 0xa1, &stdout);
+    outputs.sink().write(0xa1, Stream::Stderr, b"careful");
+    let captures = outputs.finish(0xa1);
+    let facts = RunFacts {
+        stdout: captures.stdout,
+        stderr: captures.stderr,
+        result: Some("[0, 1]".to_owned()),
+        ..RunFacts::new(run_name(0xa1), Status::Success)
+    };
+    let reply = reply::build(facts, OutputMode::Text, ReplyLimits::default());
+    outputs.seal(0xa1, &reply.between, &reply.after);
+
+    let whole = format!("{stdout}stderr:\ncareful\n[0, 1]");
+    assert_eq!(read(&outputs, 0xa1, 0, u64::MAX), whole);
+    let (head, rest) = reply.text.split_once("\n[... ").unwrap();
+    let (notice, tail) = rest.split_once(" ...]\n").unwrap();
+    let asked = notice
+        .split_once("runtime.output(\"00000000000000a1\", ")
+        .unwrap()
+        .1;
+    let (from, to) = asked.split_once(')').unwrap().0.split_once(", ").unwrap();
+    let middle = read(&outputs, 0xa1, from.parse().unwrap(), to.parse().unwrap());
+    assert!(format!("{head}{middle}{tail}") == whole);
 }

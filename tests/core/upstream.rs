@@ -31,17 +31,27 @@ impl Bench {
     pub(crate) fn with(limits: UpstreamLimits) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let (catalog, events) = Self::catalog(&dir, limits);
-        Self { dir, catalog, events }
+        Self {
+            dir,
+            catalog,
+            events,
+        }
     }
 
     /// A bench with one server `fake` that keeps to `script`.
     pub(crate) async fn one(script: Value) -> Self {
         let bench = Self::new();
-        bench.catalog.set_entries(vec![bench.entry("fake", script)]).await;
+        bench
+            .catalog
+            .set_entries(vec![bench.entry("fake", script)])
+            .await;
         bench
     }
 
-    fn catalog(dir: &TempDir, limits: UpstreamLimits) -> (Arc<Catalog>, broadcast::Receiver<CatalogEvent>) {
+    fn catalog(
+        dir: &TempDir,
+        limits: UpstreamLimits,
+    ) -> (Arc<Catalog>, broadcast::Receiver<CatalogEvent>) {
         let (events, receiver) = broadcast::channel(256);
         let login_env = BTreeMap::from([
             ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
@@ -49,7 +59,15 @@ impl Bench {
             ("LANG".to_owned(), "C.UTF-8".to_owned()),
         ]);
         let cache_dir = Some(dir.path().join("cache"));
-        (Catalog::new(CatalogConfig { limits, cache_dir, login_env, events }), receiver)
+        (
+            Catalog::new(CatalogConfig {
+                limits,
+                cache_dir,
+                login_env: login_env.into(),
+                events,
+            }),
+            receiver,
+        )
     }
 
     /// The same folder after a restart of the bridge.
@@ -57,12 +75,20 @@ impl Bench {
         self.catalog.shut_down().await;
         let (catalog, events) = Self::catalog(&self.dir, UpstreamLimits::default());
         catalog.set_entries(entries).await;
-        Self { dir: self.dir, catalog, events }
+        Self {
+            dir: self.dir,
+            catalog,
+            events,
+        }
     }
 
     pub(crate) fn entry(&self, name: &str, mut script: Value) -> Entry {
         script["trace"] = self.trace_path(name).to_str().unwrap().into();
-        entry(name, fake_upstream().to_str().unwrap(), &[&script.to_string()])
+        entry(
+            name,
+            fake_upstream().to_str().unwrap(),
+            &[&script.to_string()],
+        )
     }
 
     fn trace_path(&self, name: &str) -> PathBuf {
@@ -71,26 +97,48 @@ impl Bench {
 
     pub(crate) fn trace(&self, name: &str) -> Vec<Value> {
         let text = std::fs::read_to_string(self.trace_path(name)).unwrap_or_default();
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+        text.lines()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
     }
 
     pub(crate) fn starts(&self, name: &str) -> usize {
-        self.trace(name).iter().filter(|event| event["event"] == "start").count()
+        self.trace(name)
+            .iter()
+            .filter(|event| event["event"] == "start")
+            .count()
     }
 
     /// The methods that the server was sent.
     pub(crate) fn methods(&self, name: &str) -> Vec<String> {
         let trace = self.trace(name);
-        trace.iter().filter_map(|event| event["message"]["method"].as_str()).map(str::to_owned).collect()
+        trace
+            .iter()
+            .filter_map(|event| event["message"]["method"].as_str())
+            .map(str::to_owned)
+            .collect()
     }
 
-    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<CallResult, UpstreamError> {
+    pub(crate) async fn call(
+        &self,
+        tool: &str,
+        arguments: Value,
+    ) -> Result<CallResult, UpstreamError> {
         self.call_within(tool, arguments, None).await
     }
 
-    async fn call_within(&self, tool: &str, arguments: Value, limit: Option<Duration>) -> Result<CallResult, UpstreamError> {
-        let Value::Object(arguments) = arguments else { panic!("arguments are an object") };
-        timeout(PATIENCE, self.catalog.call("fake", tool, arguments, limit)).await.expect("a call ends")
+    async fn call_within(
+        &self,
+        tool: &str,
+        arguments: Value,
+        limit: Option<Duration>,
+    ) -> Result<CallResult, UpstreamError> {
+        let Value::Object(arguments) = arguments else {
+            panic!("arguments are an object")
+        };
+        timeout(PATIENCE, self.catalog.call("fake", tool, arguments, limit))
+            .await
+            .expect("a call ends")
     }
 
     pub(crate) async fn text(&self, tool: &str, arguments: Value) -> String {
@@ -142,7 +190,10 @@ fn fake_upstream() -> PathBuf {
     let mut path = std::env::current_exe().unwrap();
     path.pop();
     path.pop();
-    path.join("examples").join(format!("core_fake_upstream{}", std::env::consts::EXE_SUFFIX))
+    path.join("examples").join(format!(
+        "core_fake_upstream{}",
+        std::env::consts::EXE_SUFFIX
+    ))
 }
 
 /// Wait until `condition` holds; there is no event for what the system does.
@@ -162,7 +213,9 @@ pub(crate) fn lives(pid: u64) -> bool {
 }
 
 fn pid_of(trace: &[Value], event: &str) -> u64 {
-    trace.iter().find(|one| one["event"] == event).unwrap()["pid"].as_u64().unwrap()
+    trace.iter().find(|one| one["event"] == event).unwrap()["pid"]
+        .as_u64()
+        .unwrap()
 }
 
 #[tokio::test]
@@ -185,7 +238,9 @@ async fn a_server_is_started_by_the_first_call_and_serves_the_next() {
 async fn the_environment_is_the_login_one_changed_as_the_entry_says() {
     let bench = Bench::new();
     let mut fake = bench.entry("fake", json!({}));
-    let EntryTransport::Stdio { args, env, cwd, .. } = &mut fake.transport else { panic!() };
+    let EntryTransport::Stdio { args, env, cwd, .. } = &mut fake.transport else {
+        panic!()
+    };
     env.insert("TOKEN".to_owned(), Some("s3cret".to_owned()));
     env.insert("LANG".to_owned(), None);
     args.extend(["two words".to_owned(), "$HOME".to_owned(), "ünï".to_owned()]);
@@ -197,7 +252,10 @@ async fn the_environment_is_the_login_one_changed_as_the_entry_says() {
         json!({"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/home/someone", "TOKEN": "s3cret"})
     );
     assert_eq!(told["argv"], json!(["two words", "$HOME", "ünï"]));
-    assert_eq!(told["cwd"].as_str().unwrap(), bench.dir.path().canonicalize().unwrap().to_str().unwrap());
+    assert_eq!(
+        told["cwd"].as_str().unwrap(),
+        bench.dir.path().canonicalize().unwrap().to_str().unwrap()
+    );
 }
 
 #[tokio::test]
@@ -208,7 +266,11 @@ async fn twenty_calls_at_once_run_at_once_in_one_process() {
     for result in futures_util::future::join_all(calls).await {
         assert_eq!(text(&result.unwrap()), "slept");
     }
-    assert!(begun.elapsed() < Duration::from_secs(4), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(4),
+        "{:?}",
+        begun.elapsed()
+    );
     assert_eq!(bench.starts("fake"), 1);
 }
 
@@ -217,23 +279,39 @@ async fn noise_on_stdout_is_skipped_and_its_first_line_noted() {
     let bench = Bench::one(json!({"noise": ["Server starting...", "[1, 2"]})).await;
     assert_eq!(bench.text("noise", json!({})).await, "fine");
     let notes = bench.status().notes;
-    assert_eq!(notes, ["writes to stdout, which is for messages alone; the first line was: Server starting..."]);
+    assert_eq!(
+        notes,
+        ["writes to stdout, which is for messages alone; the first line was: Server starting..."]
+    );
 }
 
 #[tokio::test]
 async fn a_flood_on_stderr_blocks_nothing_and_its_end_is_kept() {
     let bench = Bench::one(json!({})).await;
     for _ in 0..3 {
-        assert_eq!(bench.text("flood", json!({"bytes": 256 * 1024})).await, "done");
+        assert_eq!(
+            bench.text("flood", json!({"bytes": 256 * 1024})).await,
+            "done"
+        );
     }
-    until("the last line arrives", || bench.catalog.stderr("fake").unwrap().ends_with("the last line\n")).await;
+    until("the last line arrives", || {
+        bench
+            .catalog
+            .stderr("fake")
+            .unwrap()
+            .ends_with("the last line\n")
+    })
+    .await;
     assert_eq!(bench.catalog.stderr("fake").unwrap().len(), 64 * 1024);
 }
 
 #[tokio::test]
 async fn a_result_of_ten_megabytes_arrives_whole() {
     let bench = Bench::one(json!({})).await;
-    assert_eq!(bench.text("big", json!({"bytes": 10_000_000})).await.len(), 10_000_000);
+    assert_eq!(
+        bench.text("big", json!({"bytes": 10_000_000})).await.len(),
+        10_000_000
+    );
 }
 
 #[tokio::test]
@@ -242,15 +320,22 @@ async fn a_server_that_exits_on_discover_is_started_twice_once_and_then_remember
     assert_eq!(bench.text("echo", json!({"text": "fine"})).await, "fine");
     assert_eq!(bench.starts("fake"), 2);
     let entries = vec![bench.entry("fake", json!({"discover": "exit"}))];
-    until("the era is kept", || cached(bench.dir.path()).contains("\"era\":\"initialize\"")).await;
+    until("the era is kept", || {
+        cached(bench.dir.path()).contains("\"era\":\"initialize\"")
+    })
+    .await;
     let bench = bench.again(entries).await;
     assert_eq!(bench.text("echo", json!({"text": "fine"})).await, "fine");
     assert_eq!(bench.starts("fake"), 3);
 }
 
 pub(crate) fn cached(dir: &Path) -> String {
-    let Ok(files) = std::fs::read_dir(dir.join("cache")) else { return String::new() };
-    files.filter_map(|file| std::fs::read_to_string(file.ok()?.path()).ok()).collect()
+    let Ok(files) = std::fs::read_dir(dir.join("cache")) else {
+        return String::new();
+    };
+    files
+        .filter_map(|file| std::fs::read_to_string(file.ok()?.path()).ok())
+        .collect()
 }
 
 #[tokio::test]
@@ -289,7 +374,10 @@ async fn async_starting<'a, F: Future<Output = String> + 'a>(
 #[tokio::test]
 async fn a_start_beyond_its_limit_says_so_and_how_to_raise_it() {
     let bench = Bench::new();
-    let mut fake = bench.entry("fake", json!({"initialize": "silent", "stderr": ["downloading 3 of 90"]}));
+    let mut fake = bench.entry(
+        "fake",
+        json!({"initialize": "silent", "stderr": ["downloading 3 of 90"]}),
+    );
     fake.start_ms_max = Some(700);
     bench.catalog.set_entries(vec![fake]).await;
     let error = bench.error("echo", json!({})).await;
@@ -318,9 +406,19 @@ async fn failed_starts_are_spaced_out_and_a_restart_is_not() {
 #[tokio::test]
 async fn a_missing_program_is_named_with_a_hint() {
     let bench = Bench::new();
-    bench.catalog.set_entries(vec![entry("fake", "uvx-of-nowhere", &[]), entry("path", "/no/such/file", &[])]).await;
+    bench
+        .catalog
+        .set_entries(vec![
+            entry("fake", "uvx-of-nowhere", &[]),
+            entry("path", "/no/such/file", &[]),
+        ])
+        .await;
     insta::assert_snapshot!(bench.error("echo", json!({})).await, @"server `fake` did not start: `uvx-of-nowhere` was not found on PATH (/usr/local/bin:/usr/bin:/bin). Install it, or write its full path in the configuration, or set PATH in the server's `env`");
-    let error = bench.catalog.call("path", "echo", Map::new(), None).await.unwrap_err();
+    let error = bench
+        .catalog
+        .call("path", "echo", Map::new(), None)
+        .await
+        .unwrap_err();
     insta::assert_snapshot!(error, @"server `path` did not start: `/no/such/file` is not there");
 }
 
@@ -328,7 +426,18 @@ async fn a_missing_program_is_named_with_a_hint() {
 async fn versions_old_unknown_and_missing_work() {
     for (version, revision, note) in [
         (json!("2024-11-05"), "2024-11-05", None),
-        (json!("2099-01-01"), "2099-01-01", Some("names protocol version 2099-01-01, which Runbridge does not know; it is spoken to as 2025-11-25")),
+        (
+            json!(""),
+            "2025-11-25",
+            Some("names no protocol version; it is spoken to as 2025-11-25"),
+        ),
+        (
+            json!("2099-01-01"),
+            "2099-01-01",
+            Some(
+                "names protocol version 2099-01-01, which Runbridge does not know; it is spoken to as 2025-11-25",
+            ),
+        ),
     ] {
         let bench = Bench::one(json!({"protocol_version": version})).await;
         assert_eq!(bench.text("echo", json!({"text": "fine"})).await, "fine");
@@ -353,12 +462,28 @@ async fn a_server_of_the_new_era_is_never_initialized() {
     let status = bench.status();
     assert_eq!(status.revision.as_deref(), Some("2026-07-28"));
     assert_eq!(status.instructions.as_deref(), Some("Be brief."));
-    assert_eq!(bench.methods("fake"), ["server/discover", "tools/list", "tools/call"]);
-    for event in bench.trace("fake").iter().filter(|event| event["event"] == "message") {
+    assert_eq!(
+        bench.methods("fake"),
+        ["server/discover", "tools/list", "tools/call"]
+    );
+    for event in bench
+        .trace("fake")
+        .iter()
+        .filter(|event| event["event"] == "message")
+    {
         let meta = &event["message"]["params"]["_meta"];
-        assert_eq!(meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28", "{event}");
-        assert_eq!(meta["io.modelcontextprotocol/clientInfo"]["name"], "runbridge", "{event}");
-        assert!(meta["io.modelcontextprotocol/clientCapabilities"].is_object(), "{event}");
+        assert_eq!(
+            meta["io.modelcontextprotocol/protocolVersion"], "2026-07-28",
+            "{event}"
+        );
+        assert_eq!(
+            meta["io.modelcontextprotocol/clientInfo"]["name"], "runbridge",
+            "{event}"
+        );
+        assert!(
+            meta["io.modelcontextprotocol/clientCapabilities"].is_object(),
+            "{event}"
+        );
     }
     let error = bench.error("wants_input", json!({})).await;
     assert_eq!(error.code(), "tool_failed");
@@ -368,11 +493,28 @@ async fn a_server_of_the_new_era_is_never_initialized() {
 async fn every_question_of_a_server_is_answered() {
     for script in [json!({}), json!({"discover": "modern"})] {
         let bench = Bench::one(script).await;
-        let asked = async |method: &str, params: Value| bench.structured("ask", json!({"method": method, "params": params})).await;
+        let asked = async |method: &str, params: Value| {
+            bench
+                .structured("ask", json!({"method": method, "params": params}))
+                .await
+        };
         assert_eq!(asked("ping", Value::Null).await["result"], json!({}));
-        assert_eq!(asked("roots/list", json!({})).await["result"], json!({"roots": []}));
-        assert_eq!(asked("sampling/createMessage", json!({"messages": [], "maxTokens": 5})).await["error"]["code"], -32601);
-        assert_eq!(asked("elicitation/create", json!({"odd": true})).await["result"]["action"], "decline");
+        assert_eq!(
+            asked("roots/list", json!({})).await["result"],
+            json!({"roots": []})
+        );
+        assert_eq!(
+            asked(
+                "sampling/createMessage",
+                json!({"messages": [], "maxTokens": 5})
+            )
+            .await["error"]["code"],
+            -32601
+        );
+        assert_eq!(
+            asked("elicitation/create", json!({"odd": true})).await["result"]["action"],
+            "decline"
+        );
         assert_eq!(asked("no/such", json!([1])).await["error"]["code"], -32601);
     }
 }
@@ -381,15 +523,32 @@ async fn every_question_of_a_server_is_answered() {
 async fn a_call_that_takes_too_long_is_cancelled_and_the_server_lives_on() {
     let bench = Bench::one(json!({})).await;
     let pid = bench.text("pid", json!({})).await;
-    let error = bench.call_within("sleep", json!({"ms": 1500}), Some(Duration::from_millis(300))).await.unwrap_err();
+    let error = bench
+        .call_within(
+            "sleep",
+            json!({"ms": 1500}),
+            Some(Duration::from_millis(300)),
+        )
+        .await
+        .unwrap_err();
     assert_eq!(error.code(), "tool_timeout");
     insta::assert_snapshot!(error, @"tool `sleep` of server `fake` timed out 0.3 s after the call; the server keeps running");
-    until("the server is told", || bench.methods("fake").contains(&"notifications/cancelled".to_owned())).await;
+    until("the server is told", || {
+        bench
+            .methods("fake")
+            .contains(&"notifications/cancelled".to_owned())
+    })
+    .await;
     let trace = bench.trace("fake");
     let message = |method: &str, name: Option<&str>| {
-        trace.iter().map(|event| &event["message"]).find(|message| {
-            message["method"] == method && name.is_none_or(|name| message["params"]["name"] == name)
-        }).unwrap()
+        trace
+            .iter()
+            .map(|event| &event["message"])
+            .find(|message| {
+                message["method"] == method
+                    && name.is_none_or(|name| message["params"]["name"] == name)
+            })
+            .unwrap()
     };
     assert_eq!(
         message("notifications/cancelled", None)["params"]["requestId"],
@@ -398,7 +557,12 @@ async fn a_call_that_takes_too_long_is_cancelled_and_the_server_lives_on() {
     // The late answer comes while these run, and belongs to none of them.
     for number in 0..10 {
         assert_eq!(bench.text("sleep", json!({"ms": 200})).await, "slept");
-        assert_eq!(bench.text("echo", json!({"text": number.to_string()})).await, number.to_string());
+        assert_eq!(
+            bench
+                .text("echo", json!({"text": number.to_string()}))
+                .await,
+            number.to_string()
+        );
     }
     assert_eq!(bench.text("pid", json!({})).await, pid);
 }
@@ -409,7 +573,12 @@ async fn a_call_that_is_dropped_is_cancelled() {
     bench.text("pid", json!({})).await;
     let call = bench.call("sleep", json!({"ms": 10_000}));
     assert!(timeout(Duration::from_millis(200), call).await.is_err());
-    until("the server is told", || bench.methods("fake").contains(&"notifications/cancelled".to_owned())).await;
+    until("the server is told", || {
+        bench
+            .methods("fake")
+            .contains(&"notifications/cancelled".to_owned())
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -417,15 +586,29 @@ async fn a_crash_fails_its_calls_fast_and_the_next_call_starts_anew() {
     let bench = Bench::one(json!({})).await;
     let pid = bench.text("pid", json!({})).await;
     let begun = Instant::now();
-    let (bystander, error) = tokio::join!(bench.call("sleep", json!({"ms": 15_000})), bench.call("crash", json!({})));
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+    let (bystander, error) = tokio::join!(
+        bench.call("sleep", json!({"ms": 15_000})),
+        bench.call("crash", json!({}))
+    );
+    assert!(
+        begun.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        begun.elapsed()
+    );
     let error = error.unwrap_err();
     assert_eq!(error.code(), "server_unreachable");
     insta::assert_snapshot!(error, @"server `fake` exited with code 7 during this call; its last line on stderr: out of cheese; the next call starts it again");
-    assert!(matches!(bystander, Err(UpstreamError::Died { .. })), "{bystander:?}");
+    assert!(
+        matches!(bystander, Err(UpstreamError::Died { .. })),
+        "{bystander:?}"
+    );
     assert_ne!(bench.text("pid", json!({})).await, pid);
     // The call that killed it was not repeated.
-    let crashes = bench.trace("fake").iter().filter(|event| event["message"]["params"]["name"] == "crash").count();
+    let crashes = bench
+        .trace("fake")
+        .iter()
+        .filter(|event| event["message"]["params"]["name"] == "crash")
+        .count();
     assert_eq!((crashes, bench.starts("fake")), (1, 2));
     let error = bench.error("close_stdout", json!({})).await;
     assert!(error.to_string().contains("SIGABRT"), "{error}");
@@ -438,15 +621,39 @@ async fn errors_of_tools_and_servers_keep_their_words_and_codes() {
     let failed = bench.call("fail", json!({})).await.unwrap();
     assert!(failed.is_error);
     let failure = failed.failure().unwrap();
-    assert_eq!((failure.code(), failure.message()), ("tool_failed".into(), "date must be in the future".to_owned()));
-    let silent = bench.call("fail_silently", json!({})).await.unwrap().failure().unwrap();
-    assert_eq!(silent.message(), "tool `fail_silently` of server `fake` failed and did not say why");
+    assert_eq!(
+        (failure.code(), failure.message()),
+        (
+            "tool_failed".into(),
+            "date must be in the future".to_owned()
+        )
+    );
+    let silent = bench
+        .call("fail_silently", json!({}))
+        .await
+        .unwrap()
+        .failure()
+        .unwrap();
+    assert_eq!(
+        silent.message(),
+        "tool `fail_silently` of server `fake` failed and did not say why"
+    );
     let refused = bench.error("refuse", json!({})).await;
-    assert_eq!((refused.code(), refused.message()), ((-32602).into(), "bad params: limit".to_owned()));
+    assert_eq!(
+        (refused.code(), refused.message()),
+        ((-32602).into(), "bad params: limit".to_owned())
+    );
     assert_eq!(refused.data(), Some(&json!({"limit": 5})));
     let null = bench.error("null", json!({})).await;
     assert_eq!(null.code(), "server_protocol");
-    assert!(bench.call("echo", json!({"text": "still here"})).await.unwrap().failure().is_none());
+    assert!(
+        bench
+            .call("echo", json!({"text": "still here"}))
+            .await
+            .unwrap()
+            .failure()
+            .is_none()
+    );
 }
 
 #[tokio::test]
@@ -462,7 +669,10 @@ async fn a_server_has_time_to_save_its_state_and_leaves_nothing_behind() {
     bench.catalog.shut_down().await;
     assert_eq!(std::fs::read_to_string(bye).unwrap(), "bye");
     assert!(!lives(pid) && !lives(grandchild));
-    assert_eq!(bench.error("pid", json!({})).await.code(), "server_unreachable");
+    assert_eq!(
+        bench.error("pid", json!({})).await.code(),
+        "server_unreachable"
+    );
     assert_eq!(bench.starts("fake"), 1);
 }
 
@@ -473,21 +683,38 @@ async fn stubborn_servers_are_killed_all_at_the_same_time() {
         .into_iter()
         .map(|name| {
             let mut stubborn = bench.entry(name, json!({"ignore_eof": true}));
-            let EntryTransport::Stdio { command, args, .. } = &mut stubborn.transport else { panic!() };
+            let EntryTransport::Stdio { command, args, .. } = &mut stubborn.transport else {
+                panic!()
+            };
             // An ignored signal stays ignored in the program that takes the shell's place.
             let script = "trap '' TERM; exec \"$0\" \"$@\"".to_owned();
-            args.splice(..0, ["-c".to_owned(), script, std::mem::replace(command, "sh".to_owned())]);
+            args.splice(
+                ..0,
+                [
+                    "-c".to_owned(),
+                    script,
+                    std::mem::replace(command, "sh".to_owned()),
+                ],
+            );
             stubborn
         })
         .collect();
     let names: Vec<String> = entries.iter().map(|entry| entry.name.clone()).collect();
     bench.catalog.set_entries(entries).await;
     for name in &names {
-        bench.catalog.call(name, "pid", Map::new(), None).await.unwrap();
+        bench
+            .catalog
+            .call(name, "pid", Map::new(), None)
+            .await
+            .unwrap();
     }
     let begun = Instant::now();
     bench.catalog.shut_down().await;
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
+    assert!(
+        begun.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        begun.elapsed()
+    );
     for name in &names {
         assert!(!lives(pid_of(&bench.trace(name), "start")));
     }
@@ -503,14 +730,55 @@ async fn what_a_crashed_server_started_is_ended_too() {
 
 #[tokio::test]
 async fn an_idle_server_is_stopped_and_a_busy_one_is_not() {
-    let bench = Bench::with(UpstreamLimits { idle_ms_max: 300, ..UpstreamLimits::default() });
-    bench.catalog.set_entries(vec![bench.entry("fake", json!({}))]).await;
+    let bench = Bench::with(UpstreamLimits {
+        idle_ms_max: 300,
+        ..UpstreamLimits::default()
+    });
+    bench
+        .catalog
+        .set_entries(vec![bench.entry("fake", json!({}))])
+        .await;
     assert_eq!(bench.text("sleep", json!({"ms": 1200})).await, "slept");
     assert_eq!(bench.starts("fake"), 1);
     let pid = pid_of(&bench.trace("fake"), "start");
     until("it is stopped", || !lives(pid)).await;
     assert!(matches!(bench.status().state, UpstreamState::Stopped));
-    assert!(bench.trace("fake").iter().any(|event| event["event"] == "eof"));
+    assert!(
+        bench
+            .trace("fake")
+            .iter()
+            .any(|event| event["event"] == "eof")
+    );
     assert_eq!(bench.text("echo", json!({"text": "again"})).await, "again");
     assert_eq!(bench.starts("fake"), 2);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_server_does_not_outlive_a_bridge_that_is_killed() {
+    // The bridge must be another process than the one that looks on; it is this test once more.
+    if let Ok(trace) = std::env::var("RUNBRIDGE_TEST_TRACE") {
+        let bench = Bench::new();
+        let script = json!({"ignore_eof": true, "trace": trace}).to_string();
+        let fake = entry("fake", fake_upstream().to_str().unwrap(), &[&script]);
+        bench.catalog.set_entries(vec![fake]).await;
+        bench.text("pid", json!({})).await;
+        return std::future::pending().await;
+    }
+    let bench = Bench::new();
+    let name = "upstream::a_server_does_not_outlive_a_bridge_that_is_killed";
+    let mut bridge = tokio::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", name, "--nocapture"])
+        .env("RUNBRIDGE_TEST_TRACE", bench.trace_path("held"))
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let called = || bench.methods("held").contains(&"tools/call".to_owned());
+    until("the server is called", called).await;
+    let pid = pid_of(&bench.trace("held"), "start");
+    assert!(lives(pid));
+    bridge.kill().await.unwrap();
+    until("the server ends", || !lives(pid)).await;
 }

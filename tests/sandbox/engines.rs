@@ -1,6 +1,6 @@
 //! The engines under test, and a look at them that does not go through the code under test.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -114,7 +114,7 @@ pub(crate) async fn on_every_engine<F: Future<Output = ()>>(case: impl Fn(Engine
 pub(crate) struct Bench {
     pub(crate) engine: Engine,
     pub(crate) config: ContainerConfig,
-    _dir: tempfile::TempDir,
+    dir: tempfile::TempDir,
 }
 
 impl Bench {
@@ -137,8 +137,13 @@ impl Bench {
         Self {
             engine: engine.clone(),
             config,
-            _dir: dir,
+            dir,
         }
+    }
+
+    /// A folder of its own.
+    pub(crate) fn dir(&self) -> PathBuf {
+        self.dir.path().to_owned()
     }
 
     pub(crate) async fn open(&self) -> ContainerSandbox {

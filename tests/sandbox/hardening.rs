@@ -2,7 +2,10 @@
 
 use serde_json::json;
 
-use crate::engines::{Bench, on_every_engine};
+use bollard::models::ContainerConfig;
+use bollard::query_parameters::{CommitContainerOptionsBuilder, RemoveImageOptionsBuilder};
+
+use crate::engines::{Bench, on_every_engine, unique};
 use crate::python::Python;
 
 const LOOK_AROUND: &str = r"
@@ -59,6 +62,61 @@ async fn a_guest_has_no_rights_no_network_and_two_small_writable_folders() {
         }
         python.end(true).await;
         sandbox.shut_down().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_image_cannot_open_what_is_closed() {
+    const LOOK: &str = "
+import json, os
+def write(path):
+    try:
+        open(path + '/probe', 'w').close()
+        return 'ok'
+    except OSError as error:
+        return error.strerror
+print(json.dumps([write('/data'), os.getuid(), sorted(name for name in os.environ if name.startswith('IMAGE'))]))
+";
+    on_every_engine(async |engine| {
+        let mut bench = Bench::new(&engine);
+        let bare = bench.create_bare(&[("runbridge-test", "1")]).await;
+        let repository = format!("localhost/{}", unique("shape"));
+        let changes = [
+            "VOLUME /data",
+            "ENTRYPOINT [\"/bin/false\"]",
+            "CMD [\"x\"]",
+            "USER 0",
+            "ENV IMAGE_SECRET=1",
+        ];
+        let options = CommitContainerOptionsBuilder::new()
+            .container(&bare)
+            .repo(&repository)
+            .tag("1")
+            .changes(&changes.join("\n"))
+            .build();
+        engine
+            .client()
+            .commit_container(options, ContainerConfig::default())
+            .await
+            .unwrap();
+        bench.remove(&bare).await;
+
+        bench.config.image = format!("{repository}:1");
+        let sandbox = bench.open().await;
+        let mut python = Python::new(sandbox.start().await.unwrap()).await;
+        assert_eq!(
+            python.run(LOOK).await.json(),
+            json!(["Read-only file system", 65534, []])
+        );
+        python.end(true).await;
+        sandbox.shut_down().await;
+        let force = RemoveImageOptionsBuilder::new().force(true).build();
+        engine
+            .client()
+            .remove_image(&bench.config.image, Some(force), None)
+            .await
+            .unwrap();
     })
     .await;
 }

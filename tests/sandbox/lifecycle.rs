@@ -3,11 +3,27 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use runbridge_sandbox::container::{ContainerSandbox, EngineChoice};
+use runbridge_sandbox::container::{ContainerSandbox, EngineChoice, EngineSearch, Os};
 use runbridge_sandbox::{GuestExit, SandboxError};
 
-use crate::engines::{Bench, eventually, on_every_engine, unique};
+use crate::engines::{Bench, Engine, engines, eventually, on_every_engine, unique};
 use crate::python::Python;
+
+/// Listens on the last but one argument and passes everything on to the last.
+const RELAY: &str = r#"
+import socket, sys, threading
+def copy(a, b):
+    try:
+        while data := a.recv(65536): b.sendall(data)
+        b.shutdown(socket.SHUT_WR)
+    except OSError: pass
+server = socket.socket(socket.AF_UNIX)
+server.bind(sys.argv[-2].removeprefix("unix://")); server.listen()
+while True:
+    near, _ = server.accept()
+    far = socket.socket(socket.AF_UNIX); far.connect(sys.argv[-1])
+    for pair in ((near, far), (far, near)): threading.Thread(target=copy, args=pair, daemon=True).start()
+"#;
 
 const GONE_WITHIN: Duration = Duration::from_secs(15);
 
@@ -87,9 +103,11 @@ sys.stdout.flush()
         .await;
         let ran = python.collect().await;
         assert!(ran.done.is_some());
-        let expected: String = (0..8000)
-            .map(|line| format!("{line} {}\n", "x".repeat(1000)))
+        let line = "x".repeat(1000);
+        let expected: Vec<_> = (0..8000)
+            .map(|number| format!("{number} {line}\n"))
             .collect();
+        let expected = expected.concat();
         assert!(
             ran.stdout == expected,
             "{} bytes instead of {}",
@@ -172,7 +190,12 @@ async fn an_owner_that_is_killed_leaves_nothing() {
         let owner = unique("killed");
         let mut child = bench.spawn_owner(&owner, 1);
         let label = format!("runbridge.owner={owner}");
-        assert!(!engine.containers(&label).await.is_empty());
+        // Between create and start there is nothing that could end it: that is the reaper's case.
+        eventually("guest and spare run", GONE_WITHIN, async || {
+            let list = engine.list(&label).await;
+            list.len() == 2 && list.iter().all(|(_, state)| state == "running")
+        })
+        .await;
         child.kill().unwrap();
         child.wait().unwrap();
         // Nobody reaps here: the containers notice that their stdin ended and remove themselves.
@@ -262,6 +285,125 @@ async fn a_missing_image_is_named_with_what_to_do() {
             );
         }
     })
+    .await;
+}
+
+/// A socket in front of the engine's, so that the engine can be stopped without stopping it for
+/// the other tests.
+struct Front {
+    path: std::path::PathBuf,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Front {
+    fn of(engine: &Engine, path: std::path::PathBuf) -> Self {
+        let listener = tokio::net::UnixListener::bind(&path).unwrap();
+        let behind = engine.url.strip_prefix("unix://").unwrap().to_owned();
+        let task = tokio::spawn(async move {
+            let mut connections = tokio::task::JoinSet::new();
+            while let Ok((mut near, _)) = listener.accept().await {
+                let mut far = tokio::net::UnixStream::connect(&behind).await.unwrap();
+                connections.spawn(async move {
+                    let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+                });
+            }
+        });
+        Self { path, task }
+    }
+}
+
+#[tokio::test]
+async fn an_engine_that_stops_in_mid_run_ends_the_guest_and_is_named() {
+    on_every_engine(async |engine| {
+        let mut bench = Bench::new(&engine);
+        let front = Front::of(&engine, bench.dir().join("front.sock"));
+        bench.config.engine = EngineChoice::Forced(format!("unix://{}", front.path.display()));
+        let sandbox = bench.open().await;
+        let mut python = Python::new(sandbox.start().await.unwrap()).await;
+        python.send("import time; time.sleep(600)").await;
+        front.task.abort();
+        let ran = python.collect().await;
+        assert!(ran.done.is_none(), "the output did not close");
+        let exit = python.end(true).await;
+        assert_eq!(exit, GuestExit::default());
+        let Err(error) = sandbox.start().await else {
+            panic!("started without an engine")
+        };
+        let SandboxError::Engine {
+            engine: named,
+            reason,
+            ..
+        } = &error
+        else {
+            panic!("{error}")
+        };
+        assert!(
+            named.contains("front.sock") && !reason.is_empty(),
+            "{error}"
+        );
+        let began = Instant::now();
+        sandbox.shut_down().await;
+        assert!(began.elapsed() < Duration::from_secs(12));
+        // The guest noticed that nobody is there any more.
+        eventually("no container", GONE_WITHIN, async || {
+            bench.containers().await.is_empty()
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn podman_is_served_where_only_its_program_is_there() {
+    let Some(podman) = engines().into_iter().find(|engine| engine.name == "podman") else {
+        panic!("no rootful Podman among the engines");
+    };
+    // The program of the same name starts the service with the store of the engine under test.
+    let mut bench = Bench::new(&podman);
+    let bin = bench.dir().join("bin");
+    std::fs::create_dir(&bin).unwrap();
+    let program = bin.join("podman");
+    let socket = podman.url.strip_prefix("unix://").unwrap();
+    let calls = bench.dir().join("calls");
+    let script = format!(
+        "#!/bin/sh\necho \"$@\" >>{}\nexec python3 -c '{RELAY}' \"$@\" {socket}\n",
+        calls.display()
+    );
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(
+        &program,
+        std::os::unix::fs::PermissionsExt::from_mode(0o755),
+    )
+    .unwrap();
+
+    bench.config.engine = EngineChoice::Forced("podman".into());
+    bench.config.search = EngineSearch {
+        os: Os::Linux,
+        path: Some(bin.into_os_string()),
+        xdg_runtime_dir: Some(bench.dir()),
+        ..EngineSearch::bare()
+    };
+    let sandbox = bench.open().await;
+    let mut python = Python::new(sandbox.start().await.unwrap()).await;
+    assert_eq!(python.run("print(3)").await.stdout, "3\n");
+    let served = std::fs::read_to_string(&calls).unwrap();
+    assert!(
+        served.starts_with("system service --time=0 unix://"),
+        "{served}"
+    );
+    let socket = served.trim().rsplit_once("unix://").unwrap().1.to_owned();
+    assert_eq!(sandbox.facts().socket, format!("unix://{socket}"));
+    python.end(true).await;
+    sandbox.shut_down().await;
+    drop(sandbox);
+    eventually(
+        "the service and its folder are gone",
+        GONE_WITHIN,
+        async || {
+            !std::path::Path::new(&socket).parent().unwrap().exists()
+                && tokio::net::UnixStream::connect(&socket).await.is_err()
+        },
+    )
     .await;
 }
 

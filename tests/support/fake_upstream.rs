@@ -8,6 +8,7 @@
     clippy::expect_used,
     clippy::print_stdout,
     clippy::print_stderr,
+    clippy::zombie_processes,
     reason = "a scripted server of the tests; a panic is its way to say that the script is wrong"
 )]
 
@@ -50,8 +51,8 @@ struct Script {
     discover: Option<String>,
     /// `answer` (the default), `error`, `silent`, `exit`.
     initialize: Option<String>,
-    /// The version that `initialize` is answered with; `null`: none.
-    protocol_version: Option<Option<String>>,
+    /// The version that `initialize` is answered with, 2025-11-25 by default; empty: none.
+    protocol_version: Option<String>,
     /// `answer` (the default), `error`, `silent`, `unknown`, `exit`.
     list: Option<String>,
     /// Say that `list_changed` may come.
@@ -101,7 +102,10 @@ impl Server {
             self.line(line);
         }
         if self.script.grandchild {
-            let child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+            let child = std::process::Command::new("sleep")
+                .arg("1000")
+                .spawn()
+                .unwrap();
             self.trace(&json!({ "event": "grandchild", "pid": child.id() }));
         }
         if let Some(code) = self.script.exit {
@@ -113,7 +117,9 @@ impl Server {
             let message: Value = serde_json::from_str(&line).expect("a client sends JSON");
             self.trace(&json!({ "event": "message", "message": message }));
             if message.get("method").is_none() {
-                let waiting = message["id"].as_i64().and_then(|id| self.asked.lock().unwrap().remove(&id));
+                let waiting = message["id"]
+                    .as_i64()
+                    .and_then(|id| self.asked.lock().unwrap().remove(&id));
                 if let Some(waiting) = waiting {
                     let _ = waiting.send(message);
                 }
@@ -129,8 +135,10 @@ impl Server {
             thread::sleep(Duration::from_millis(*after_ms));
             std::fs::write(path, "bye").unwrap();
         }
-        while self.script.ignore_eof {
-            thread::sleep(Duration::from_secs(1));
+        if self.script.ignore_eof {
+            loop {
+                thread::park();
+            }
         }
         // Threads that still answer end with the process.
     }
@@ -139,7 +147,9 @@ impl Server {
         let id = &request["id"];
         let params = &request["params"];
         let unknown = || json!({ "code": -32601, "message": "Method not found" });
-        let behaviour = |field: &Option<String>, default: &str| field.clone().unwrap_or_else(|| default.to_owned());
+        let behaviour = |field: &Option<String>, default: &str| {
+            field.clone().unwrap_or_else(|| default.to_owned())
+        };
         match request["method"].as_str().unwrap() {
             "server/discover" => match behaviour(&self.script.discover, "error").as_str() {
                 "modern" => self.result(id, &json!({
@@ -168,10 +178,9 @@ impl Server {
                         "capabilities": { "tools": { "listChanged": self.script.list_changed } },
                         "serverInfo": { "name": "fake", "version": "1" },
                     });
-                    match &self.script.protocol_version {
-                        None => result["protocolVersion"] = "2025-11-25".into(),
-                        Some(Some(version)) => result["protocolVersion"] = version.as_str().into(),
-                        Some(None) => {}
+                    let version = behaviour(&self.script.protocol_version, "2025-11-25");
+                    if !version.is_empty() {
+                        result["protocolVersion"] = version.into();
                     }
                     self.result(id, &result);
                 }
@@ -199,7 +208,9 @@ impl Server {
         if self.script.cursor_loop {
             return self.result(id, &json!({ "tools": tools, "nextCursor": "again" }));
         }
-        let start: usize = params["cursor"].as_str().map_or(0, |cursor| cursor.parse().unwrap());
+        let start: usize = params["cursor"]
+            .as_str()
+            .map_or(0, |cursor| cursor.parse().unwrap());
         let size = self.script.page_size.unwrap_or(tools.len());
         let end = (start + size).min(tools.len());
         let mut page = json!({ "tools": tools[start..end] });
@@ -251,28 +262,42 @@ impl Server {
                 text("done")
             }
             "big" => text(&"x".repeat(number("bytes") as usize)),
-            "fail" => json!({ "content": [{ "type": "text", "text": "date must be in the future" }], "isError": true }),
+            "fail" => {
+                json!({ "content": [{ "type": "text", "text": "date must be in the future" }], "isError": true })
+            }
             "fail_silently" => json!({ "content": [], "isError": true }),
-            "refuse" => return self.error(id, &json!({ "code": -32602, "message": "bad params: limit", "data": { "limit": 5 } })),
+            "refuse" => return self.error(
+                id,
+                &json!({ "code": -32602, "message": "bad params: limit", "data": { "limit": 5 } }),
+            ),
             "null" => Value::Null,
-            "wants_input" => json!({ "resultType": "input_required", "inputRequests": {}, "requestState": "s" }),
+            "wants_input" => {
+                json!({ "resultType": "input_required", "inputRequests": {}, "requestState": "s" })
+            }
             "ask" => {
                 let ask_id = self.next_id.fetch_add(1, Ordering::SeqCst);
                 let (sender, receiver) = mpsc::channel();
                 self.asked.lock().unwrap().insert(ask_id, sender);
                 self.send(&json!({ "jsonrpc": "2.0", "id": ask_id, "method": arguments["method"], "params": arguments["params"] }));
-                let answer = receiver.recv_timeout(Duration::from_secs(5)).unwrap_or_else(|_| json!("none"));
+                let answer = receiver
+                    .recv_timeout(Duration::from_secs(5))
+                    .unwrap_or_else(|_| json!("none"));
                 json!({ "content": [], "structuredContent": answer })
             }
             "add_tool" => {
-                self.added.lock().unwrap().push(json!({ "name": arguments["name"], "inputSchema": { "type": "object" } }));
+                self.added.lock().unwrap().push(
+                    json!({ "name": arguments["name"], "inputSchema": { "type": "object" } }),
+                );
                 if !self.script.forget_list_changed {
-                    let mut notification = json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
+                    let mut notification =
+                        json!({ "jsonrpc": "2.0", "method": "notifications/tools/list_changed" });
                     let listener = self.listener.lock().unwrap().clone();
                     if let Some(listener) = listener {
                         notification["params"] = json!({ "_meta": { "io.modelcontextprotocol/subscriptionId": listener } });
                     }
-                    if self.script.discover.as_deref() != Some("modern") || notification.get("params").is_some() {
+                    if self.script.discover.as_deref() != Some("modern")
+                        || notification.get("params").is_some()
+                    {
                         self.send(&notification);
                     }
                 }
@@ -299,37 +324,74 @@ impl Server {
     fn line(&self, line: &str) {
         let mut out = self.out.lock().unwrap();
         // A client that has gone is no reason to panic; the end of input comes next.
-        let _ = out.write_all(line.as_bytes()).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+        let _ = out
+            .write_all(line.as_bytes())
+            .and_then(|()| out.write_all(b"\n"))
+            .and_then(|()| out.flush());
     }
 
     fn trace(&self, event: &Value) {
         if let Some(path) = &self.script.trace {
-            let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
+            let mut file = OpenOptions::new()
+                .create(true)
+                .append(true)
+                .open(path)
+                .unwrap();
             file.write_all(format!("{event}\n").as_bytes()).unwrap();
         }
     }
 }
 
 fn built_in() -> Vec<Value> {
-    let tool = |name: &str, description: &str, properties: Value| {
-        json!({ "name": name, "description": description, "inputSchema": { "type": "object", "properties": properties } })
-    };
+    let tool = |name: &str, description: &str, properties: Value| json!({ "name": name, "description": description, "inputSchema": { "type": "object", "properties": properties } });
     vec![
-        tool("echo", "Gives the text back", json!({ "text": { "type": "string" } })),
+        tool(
+            "echo",
+            "Gives the text back",
+            json!({ "text": { "type": "string" } }),
+        ),
         tool("pid", "The process", json!({})),
-        tool("sleep", "Takes its time", json!({ "ms": { "type": "integer" } })),
-        tool("crash", "Ends the process", json!({ "code": { "type": "integer" } })),
+        tool(
+            "sleep",
+            "Takes its time",
+            json!({ "ms": { "type": "integer" } }),
+        ),
+        tool(
+            "crash",
+            "Ends the process",
+            json!({ "code": { "type": "integer" } }),
+        ),
         tool("close_stdout", "Ends in the middle of a line", json!({})),
-        tool("environment", "What the process was started with", json!({})),
+        tool(
+            "environment",
+            "What the process was started with",
+            json!({}),
+        ),
         tool("noise", "Writes to stdout what is not JSON-RPC", json!({})),
-        tool("flood", "Writes to stderr", json!({ "bytes": { "type": "integer" } })),
-        tool("big", "A large result", json!({ "bytes": { "type": "integer" } })),
+        tool(
+            "flood",
+            "Writes to stderr",
+            json!({ "bytes": { "type": "integer" } }),
+        ),
+        tool(
+            "big",
+            "A large result",
+            json!({ "bytes": { "type": "integer" } }),
+        ),
         tool("fail", "Fails and says why", json!({})),
         tool("fail_silently", "Fails and does not say why", json!({})),
         tool("refuse", "Answers with an error", json!({})),
         tool("null", "Answers with null", json!({})),
         tool("wants_input", "Asks the user", json!({})),
-        tool("ask", "Asks the client", json!({ "method": { "type": "string" }, "params": {} })),
-        tool("add_tool", "Adds a tool", json!({ "name": { "type": "string" } })),
+        tool(
+            "ask",
+            "Asks the client",
+            json!({ "method": { "type": "string" }, "params": {} }),
+        ),
+        tool(
+            "add_tool",
+            "Adds a tool",
+            json!({ "name": { "type": "string" } }),
+        ),
     ]
 }

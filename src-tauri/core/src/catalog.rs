@@ -31,7 +31,9 @@ use self::arguments::ArgumentCheck;
 use self::cache::{Cache, Fingerprint};
 use self::search::SearchIndex;
 use crate::clients::entry::{Entry, EntryTransport, Source};
-use crate::upstream::{Change, Tool, ToolList, Upstream, UpstreamError, UpstreamLimits, UpstreamState};
+use crate::upstream::{
+    Change, LoginEnv, Tool, ToolList, Upstream, UpstreamError, UpstreamLimits, UpstreamState,
+};
 
 /// Servers that a search starts at the same time.
 const STARTS_AT_ONCE: usize = 8;
@@ -54,7 +56,7 @@ pub struct CatalogConfig {
     /// Where to keep what was learned of servers; none: nothing is kept.
     pub cache_dir: Option<PathBuf>,
     /// The environment that a terminal of the user would have.
-    pub login_env: BTreeMap<String, String>,
+    pub login_env: LoginEnv,
     /// Who hears of changes.
     pub events: broadcast::Sender<CatalogEvent>,
 }
@@ -118,6 +120,13 @@ pub struct ServerStatus {
     pub started_at: Option<SystemTime>,
 }
 
+impl ServerStatus {
+    /// Whether a call can be tried: it is on and lacks no value.
+    pub fn is_callable(&self) -> bool {
+        self.off.is_none() && self.needs.is_empty()
+    }
+}
+
 /// The tools of one server with all that is derived from them.
 pub struct ServerTools {
     list: Arc<ToolList>,
@@ -174,7 +183,6 @@ pub struct CallResult {
 pub struct Catalog {
     config: CatalogConfig,
     cache: Cache,
-    login_env: Arc<BTreeMap<String, String>>,
     servers: RwLock<Vec<Arc<Server>>>,
     /// One change of the entries at a time.
     changing: tokio::sync::Mutex<()>,
@@ -208,11 +216,12 @@ impl Catalog {
     pub fn new(config: CatalogConfig) -> Arc<Self> {
         Arc::new_cyclic(|catalog| Self {
             cache: Cache::new(config.cache_dir.clone()),
-            login_env: Arc::new(config.login_env.clone()),
             config,
             servers: RwLock::default(),
             changing: tokio::sync::Mutex::new(()),
-            _idle_check: AbortOnDropHandle::new(tokio::spawn(stop_idle_servers(Weak::clone(catalog)))),
+            _idle_check: AbortOnDropHandle::new(tokio::spawn(stop_idle_servers(Weak::clone(
+                catalog,
+            )))),
         })
     }
 
@@ -233,20 +242,32 @@ impl Catalog {
             let same = before.iter().find(|server| server.entry.name == entry.name);
             let live = match same {
                 Some(server) if same_process(&server.entry, &entry) => {
-                    kept.push(Arc::as_ptr(&server.live));
+                    kept.push(Arc::clone(&server.live));
                     Arc::clone(&server.live)
                 }
                 Some(_) | None => self.live(&entry),
             };
-            let name = ServerName { name: entry.name.clone(), alias };
+            let name = ServerName {
+                name: entry.name.clone(),
+                alias,
+            };
             now.push(Arc::new(Server { name, entry, live }));
         }
-        let off: Vec<_> = now.iter().filter(|server| server.entry.off.is_some()).cloned().collect();
+        let off: Vec<_> = now
+            .iter()
+            .filter(|server| server.entry.off.is_some())
+            .cloned()
+            .collect();
         *self.servers.write().unwrap_or_else(PoisonError::into_inner) = now;
         let _ = self.config.events.send(CatalogEvent::Servers);
-        let gone = before.iter().filter(|server| !kept.contains(&Arc::as_ptr(&server.live)));
+        let gone = before
+            .iter()
+            .filter(|server| !kept.iter().any(|live| Arc::ptr_eq(live, &server.live)));
         let stop = gone.map(|server| server.live.upstream.shut_down());
-        tokio::join!(join_all(stop), join_all(off.iter().map(|server| server.live.upstream.stop())));
+        tokio::join!(
+            join_all(stop),
+            join_all(off.iter().map(|server| server.live.upstream.stop()))
+        );
     }
 
     /// All servers in the order of their entries, those that are off too.
@@ -257,6 +278,18 @@ impl Catalog {
     /// The server of that name or, failing that, alias.
     pub fn find(&self, name_or_alias: &str) -> Result<ServerName, UpstreamError> {
         self.server(name_or_alias).map(|server| server.name.clone())
+    }
+
+    /// The server of that name or alias, if calls to it can be tried.
+    pub fn callable(&self, name_or_alias: &str) -> Result<ServerName, UpstreamError> {
+        let server = self.enabled(name_or_alias)?;
+        if server.entry.needs.is_empty() {
+            return Ok(server.name.clone());
+        }
+        Err(UpstreamError::NeedsValue {
+            server: server.entry.name.clone(),
+            needs: server.entry.needs.clone(),
+        })
     }
 
     /// The tools as far as they are known without starting anything.
@@ -293,8 +326,11 @@ impl Catalog {
             .filter(|server| only.is_none_or(|only| only.contains(&server.entry.name)))
             .collect();
         let mut failures: BTreeMap<String, String> = BTreeMap::new();
-        let unknown: Vec<Arc<Server>> =
-            servers.iter().filter(|server| server.live.known().is_none()).cloned().collect();
+        let unknown: Vec<Arc<Server>> = servers
+            .iter()
+            .filter(|server| server.live.known().is_none())
+            .cloned()
+            .collect();
         for server in &unknown {
             let waited = format!(
                 "its tools were not known within {} s; search again",
@@ -330,13 +366,23 @@ impl Catalog {
             .into_iter()
             .filter_map(|hit| {
                 let (server, tools) = &known[hit.index];
-                let tool = ToolRef { tools: Arc::clone(tools), at: hit.tool };
+                let tool = ToolRef {
+                    tools: Arc::clone(tools),
+                    at: hit.tool,
+                };
                 let tool = server.permitted(tool).ok()?;
-                Some(SearchHit { server: server.name.clone(), tool, score: hit.score })
+                Some(SearchHit {
+                    server: server.name.clone(),
+                    tool,
+                    score: hit.score,
+                })
             })
             .take(limit)
             .collect();
-        SearchResult { hits, failures: failures.into_iter().collect() }
+        SearchResult {
+            hits,
+            failures: failures.into_iter().collect(),
+        }
     }
 
     /// Call a tool, by its name or alias. The arguments are checked before anything is sent.
@@ -358,10 +404,16 @@ impl Catalog {
                     .check()
                     .check(found.alias(), arguments)
                     .map_err(|message| UpstreamError::Arguments { message })?;
-                (found.tool().name.clone(), found.tool().result_is_wrapped(), arguments)
+                (
+                    found.tool().name.clone(),
+                    found.tool().result_is_wrapped(),
+                    arguments,
+                )
             }
             // It runs but does not list its tools; it may know this one all the same.
-            Err(UpstreamError::Protocol { .. }) if upstream.is_ready() => (tool.to_owned(), false, arguments),
+            Err(UpstreamError::Protocol { .. }) if upstream.is_ready() => {
+                (tool.to_owned(), false, arguments)
+            }
             Err(error) => return Err(error),
         };
         let result = upstream.call(&name, arguments, limit).await?;
@@ -388,7 +440,12 @@ impl Catalog {
     pub async fn shut_down(&self) {
         let _one_at_a_time = self.changing.lock().await;
         let servers = self.all();
-        join_all(servers.iter().map(|server| server.live.upstream.shut_down())).await;
+        join_all(
+            servers
+                .iter()
+                .map(|server| server.live.upstream.shut_down()),
+        )
+        .await;
     }
 
     /// The tool of that name or alias. A name that is missing may be new, and not every server
@@ -407,7 +464,11 @@ impl Catalog {
         if let Some(found) = tools.find(tool) {
             return server.permitted(found);
         }
-        let names = list.tools.iter().map(|known| known.name.as_str()).filter(|name| server.allows(name));
+        let names = list
+            .tools
+            .iter()
+            .map(|known| known.name.as_str())
+            .filter(|name| server.allows(name));
         Err(UpstreamError::ToolNotFound {
             server: server.entry.name.clone(),
             tool: tool.to_owned(),
@@ -438,7 +499,7 @@ impl Catalog {
             Live {
                 upstream: Upstream::new(
                     entry.clone(),
-                    Arc::clone(&self.login_env),
+                    self.config.login_env.clone(),
                     self.config.limits.clone(),
                     era,
                     Arc::new(observer),
@@ -451,18 +512,30 @@ impl Catalog {
     }
 
     fn all(&self) -> Vec<Arc<Server>> {
-        self.servers.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.servers
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn server(&self, name_or_alias: &str) -> Result<Arc<Server>, UpstreamError> {
         let servers = self.servers.read().unwrap_or_else(PoisonError::into_inner);
-        let by_name = servers.iter().find(|server| server.name.name == name_or_alias);
-        let found = by_name.or_else(|| servers.iter().find(|server| server.name.alias == name_or_alias));
+        let by_name = servers
+            .iter()
+            .find(|server| server.name.name == name_or_alias);
+        let found = by_name.or_else(|| {
+            servers
+                .iter()
+                .find(|server| server.name.alias == name_or_alias)
+        });
         found.cloned().ok_or_else(|| UpstreamError::ServerNotFound {
             name: name_or_alias.to_owned(),
             nearest: alias::nearest(
                 name_or_alias,
-                servers.iter().filter(|server| server.entry.off.is_none()).map(|server| server.name.name.as_str()),
+                servers
+                    .iter()
+                    .filter(|server| server.entry.off.is_none())
+                    .map(|server| server.name.name.as_str()),
             ),
         })
     }
@@ -513,7 +586,10 @@ impl Server {
 
     fn allowed(&self, tools: &Arc<ServerTools>) -> Vec<ToolRef> {
         (0..tools.list.tools.len())
-            .map(|at| ToolRef { tools: Arc::clone(tools), at })
+            .map(|at| ToolRef {
+                tools: Arc::clone(tools),
+                at,
+            })
             .filter(|tool| self.allows(&tool.tool().name))
             .collect()
     }
@@ -559,8 +635,14 @@ impl Live {
 
     /// Write the cache, off the threads that serve calls.
     fn keep(&self, list: Arc<ToolList>) {
-        let (cache, fingerprint, era) = (self.cache.clone(), self.fingerprint.clone(), self.upstream.era());
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let (cache, fingerprint, era) = (
+            self.cache.clone(),
+            self.fingerprint.clone(),
+            self.upstream.era(),
+        );
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
         runtime.spawn_blocking(move || cache.save(&fingerprint, era, &list));
     }
 
@@ -573,8 +655,12 @@ impl ServerTools {
     fn new(server: &str, list: Arc<ToolList>) -> Self {
         let names = || list.tools.iter().map(|tool| tool.name.as_str());
         let aliases = alias::assign(names());
-        let mut by_name: HashMap<String, usize> =
-            aliases.iter().cloned().enumerate().map(|(at, alias)| (alias, at)).collect();
+        let mut by_name: HashMap<String, usize> = aliases
+            .iter()
+            .cloned()
+            .enumerate()
+            .map(|(at, alias)| (alias, at))
+            .collect();
         // Written last, so that a real name wins over an alias that looks like it.
         by_name.extend(names().enumerate().map(|(at, name)| (name.to_owned(), at)));
         Self {
@@ -588,7 +674,10 @@ impl ServerTools {
 
     fn find(self: &Arc<Self>, name_or_alias: &str) -> Option<ToolRef> {
         let at = *self.by_name.get(name_or_alias)?;
-        Some(ToolRef { tools: Arc::clone(self), at })
+        Some(ToolRef {
+            tools: Arc::clone(self),
+            at,
+        })
     }
 }
 
@@ -633,32 +722,53 @@ impl CallResult {
             #[serde(borrow, default)]
             result_type: Option<&'a RawValue>,
         }
-        let glance: Glance<'_> = serde_json::from_str(result.get()).map_err(|error| UpstreamError::Protocol {
-            server: server.clone(),
-            detail: format!("its answer to `{tool}` is not a result: {error}"),
-        })?;
-        if glance.result_type.is_some_and(|kind| kind.get() == "\"input_required\"") {
+        let glance: Glance<'_> =
+            serde_json::from_str(result.get()).map_err(|error| UpstreamError::Protocol {
+                server: server.clone(),
+                detail: format!("its answer to `{tool}` is not a result: {error}"),
+            })?;
+        if glance
+            .result_type
+            .is_some_and(|kind| kind.get() == "\"input_required\"")
+        {
             return Err(UpstreamError::ToolFailed {
-                message: format!("tool `{tool}` of server `{server}` asks the user for input, which Runbridge cannot pass on"),
+                message: format!(
+                    "tool `{tool}` of server `{server}` asks the user for input, which Runbridge cannot pass on"
+                ),
                 server,
             });
         }
         let is_error = glance.is_error.is_some_and(|flag| flag.get() == "true");
-        Ok(Self { result, is_error, unwrap, server, tool })
+        Ok(Self {
+            result,
+            is_error,
+            unwrap,
+            server,
+            tool,
+        })
     }
 
     /// The error that a result with `isError` stands for, with what the tool said.
     pub fn failure(&self) -> Option<UpstreamError> {
         self.is_error.then(|| {
             let result: Value = serde_json::from_str(self.result.get()).unwrap_or_default();
-            let blocks = result.get("content").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
-            let texts: Vec<&str> =
-                blocks.iter().filter_map(|block| block.get("text").and_then(Value::as_str)).collect();
+            let blocks = result
+                .get("content")
+                .and_then(Value::as_array)
+                .map(Vec::as_slice)
+                .unwrap_or_default();
+            let texts: Vec<&str> = blocks
+                .iter()
+                .filter_map(|block| block.get("text").and_then(Value::as_str))
+                .collect();
             let mut text = texts.join("\n");
             if text.trim().is_empty() {
                 text = match result.get("structuredContent") {
                     Some(value) if !value.is_null() => value.to_string(),
-                    _ => format!("tool `{}` of server `{}` failed and did not say why", self.tool, self.server),
+                    _ => format!(
+                        "tool `{}` of server `{}` failed and did not say why",
+                        self.tool, self.server
+                    ),
                 };
             }
             UpstreamError::ToolFailed {
@@ -681,11 +791,23 @@ async fn stop_idle_servers(catalog: Weak<Catalog>) {
     let mut wait = IDLE_CHECK_MIN;
     loop {
         sleep(wait).await;
-        let Some(catalog) = catalog.upgrade() else { return };
+        let Some(catalog) = catalog.upgrade() else {
+            return;
+        };
         let servers = catalog.all();
-        let waits = join_all(servers.iter().map(|server| server.live.upstream.stop_if_idle())).await;
-        wait = waits.into_iter().min().unwrap_or(IDLE_CHECK_MAX).clamp(IDLE_CHECK_MIN, IDLE_CHECK_MAX);
+        let waits = join_all(
+            servers
+                .iter()
+                .map(|server| server.live.upstream.stop_if_idle()),
+        )
+        .await;
+        wait = waits
+            .into_iter()
+            .min()
+            .unwrap_or(IDLE_CHECK_MAX)
+            .clamp(IDLE_CHECK_MIN, IDLE_CHECK_MAX);
         // The first idle server may have been started a moment after this look.
-        wait = wait.min(Duration::from_millis(catalog.config.limits.idle_ms_max).max(IDLE_CHECK_MIN));
+        wait =
+            wait.min(Duration::from_millis(catalog.config.limits.idle_ms_max).max(IDLE_CHECK_MIN));
     }
 }

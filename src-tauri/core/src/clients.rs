@@ -38,6 +38,7 @@ mod vscode;
 mod windsurf;
 mod zed;
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -104,6 +105,8 @@ pub struct Search<'a> {
     pub own_programs: Vec<PathBuf>,
     /// The root of the file system, for files of the whole machine.
     pub system_root: PathBuf,
+    /// What was looked at besides the places themselves.
+    consulted: RefCell<Vec<PathBuf>>,
 }
 
 /// What was found.
@@ -177,7 +180,35 @@ impl<'a> Search<'a> {
             projects: &settings.projects,
             own_programs,
             system_root,
+            consulted: RefCell::default(),
         }
+    }
+
+    /// Files of a folder whose names `keep` accepts, by name; no folder is an empty one.
+    fn files_in(&self, folder: &Path, keep: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+        // More are not configuration, and the list is made again at each change.
+        const FILES_MAX: usize = 1_000;
+        self.consult(folder);
+        let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
+            .into_iter()
+            .flatten()
+            .flatten()
+            .take(10 * FILES_MAX)
+            .map(|entry| entry.path())
+            .filter(|path| {
+                path.file_name()
+                    .and_then(|name| name.to_str())
+                    .is_some_and(&keep)
+            })
+            .collect();
+        files.sort();
+        files.truncate(FILES_MAX);
+        files
+    }
+
+    /// Notes that a file or folder has a say, so that it is watched.
+    fn consult(&self, path: &Path) {
+        self.consulted.borrow_mut().push(path.to_owned());
     }
 
     /// Our own folders for servers, in order.
@@ -271,7 +302,7 @@ pub fn discover(search: &Search<'_>) -> Discovery {
     for (client, place) in in_projects {
         read_place(search, client, &place, &mut found);
     }
-    watched.extend(search.drop_folders());
+    watched.append(&mut search.consulted.borrow_mut());
     watched.extend(
         found
             .candidates

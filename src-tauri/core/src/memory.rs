@@ -652,3 +652,28 @@ fn io_error(operation: &'static str, path: &Path) -> impl Fn(io::Error) -> Memor
         source,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failure here is the test's failure")]
+    use super::*;
+
+    /// As a kill between the file and the count does it, which no test can time.
+    #[test]
+    fn a_change_that_does_not_return_leaves_a_mark_and_the_next_writer_counts() {
+        let home = tempfile::tempdir().unwrap();
+        let memory = Memory::open(home.path(), None, MemoryLimits::default()).unwrap();
+        memory.save("a", RawValue::NULL, None, "test").unwrap();
+        let broken_off = memory
+            .lock()
+            .unwrap()
+            .change_count(1, 0, || -> Result<(), _> {
+                fs::write(home.path().join("b.json"), "").unwrap();
+                Err(MemoryError::Import("broken off".to_owned()))
+            });
+        assert!(broken_off.is_err());
+        let locked = memory.lock().unwrap();
+        assert_eq!(locked.tally.keys, None);
+        assert_eq!(locked.keys().unwrap(), 2);
+    }
+}

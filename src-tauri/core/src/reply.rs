@@ -1,7 +1,8 @@
 //! What the model reads of a run: the text and the fields of the reply, each within its cap.
 //!
 //! Pure. Knows what a run gave and nothing of how; redaction has happened before. Text and fields
-//! tell the same facts, and text is byte-faithful: where it is not cut, a stream stands in it as it
+//! tell the same facts, except that the number of calls, which the code's author knows, is a field
+//! only: a line of ours behind what the code printed would spoil it for whoever parses it; and text is byte-faithful: where it is not cut, a stream stands in it as it
 //! was printed, line ends and control characters included (JSON escapes those on the wire).
 
 mod cut;
@@ -167,7 +168,7 @@ pub struct Reply {
 pub fn build(mut facts: RunFacts, mode: OutputMode, limits: ReplyLimits) -> Reply {
     let chars_max = limits.chars_max.max(CHARS_MIN);
     let images = take_images(&mut facts, limits.image_bytes_max);
-    let whole = WholeText::of(&facts, chars_max);
+    let whole = WholeText::of(&facts);
     let text = whole.cut(&facts, chars_max);
     let (text, structured) = match mode {
         OutputMode::Text => (text, structured::fields(&facts, &whole, chars_max)),
@@ -238,7 +239,6 @@ fn is_silent(facts: &RunFacts) -> bool {
         && facts.images.is_empty()
         && facts.notes.is_empty()
         && facts.warnings.is_empty()
-        && facts.calls == 0
 }
 
 /// The images that fit, in order; each other one becomes a note.
@@ -277,7 +277,7 @@ struct WholeText {
 }
 
 impl WholeText {
-    fn of(facts: &RunFacts, chars_max: usize) -> Self {
+    fn of(facts: &RunFacts) -> Self {
         let open_line = |captured: &Captured| {
             let end = if captured.tail.is_empty() {
                 &captured.head
@@ -303,9 +303,6 @@ impl WholeText {
         }
         for warning in &facts.warnings {
             after.line(Some(&format!("warning: {warning}")));
-        }
-        if facts.calls > 0 {
-            after.line(Some(&calls_line(facts, chars_max)));
         }
         let error = facts.error.as_ref().map(error_text);
         let error_from = after.line(error.as_deref());
@@ -368,13 +365,6 @@ impl After {
         self.chars += entry.chars().count() as u64;
         self.line_is_open = !entry.ends_with('\n');
         from
-    }
-}
-
-fn calls_line(facts: &RunFacts, chars_max: usize) -> String {
-    match structured::short_list(&facts.servers, chars_max) {
-        servers if servers.is_empty() => format!("calls: {}", facts.calls),
-        servers => format!("calls: {} ({})", facts.calls, servers.join(", ")),
     }
 }
 

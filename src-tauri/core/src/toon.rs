@@ -21,7 +21,7 @@ pub fn encode(value: &Value) -> Result<String, TooDeep> {
         Value::Object(fields) => object(fields, 0, &mut out)?,
         Value::Array(items) => array("", items, 0, 1, &mut out)?,
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
-            out.line(0, &primitive(value))
+            out.line(0, &primitive(value));
         }
     }
     Ok(out.text)

@@ -19,10 +19,13 @@ mod tools;
 mod wire;
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, Shared};
 use serde_json::Map;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
@@ -33,7 +36,7 @@ use self::connection::Connection;
 pub use self::error::UpstreamError;
 use self::error::seconds;
 use self::lifecycle::{Era, GreetError, greet};
-use self::stdio::{Noise, Process, Program, StderrTail};
+use self::stdio::{Noise, ProcessHandle, Program, StderrTail};
 pub use self::tools::{Tool, ToolList};
 use crate::clients::entry::{Entry, EntryTransport};
 
@@ -41,7 +44,7 @@ use crate::clients::entry::{Entry, EntryTransport};
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 
 /// The longest wait between two starts of a server that keeps failing.
-const BACKOFF_MAX: Duration = Duration::from_secs(60);
+const BACKOFF_MAX: Duration = Duration::from_mins(1);
 
 /// A server that lived this long before it died counts as one that works.
 const WORKED_AFTER: Duration = Duration::from_secs(10);
@@ -73,6 +76,35 @@ impl Default for UpstreamLimits {
             call_ms_max: 60_000,
             idle_ms_max: 600_000,
         }
+    }
+}
+
+/// The environment that a terminal of the user would have. It may still be on its way: a server's
+/// start waits for it, nothing else does.
+#[derive(Clone)]
+pub struct LoginEnv(Shared<BoxFuture<'static, Arc<BTreeMap<String, String>>>>);
+
+impl LoginEnv {
+    /// What `asked` will give; it begins when it is first waited for.
+    pub fn of(asked: impl Future<Output = Arc<BTreeMap<String, String>>> + Send + 'static) -> Self {
+        Self(asked.boxed().shared())
+    }
+
+    /// The variables, once they are known.
+    pub async fn get(&self) -> Arc<BTreeMap<String, String>> {
+        self.0.clone().await
+    }
+}
+
+impl From<BTreeMap<String, String>> for LoginEnv {
+    fn from(known: BTreeMap<String, String>) -> Self {
+        Self::of(std::future::ready(Arc::new(known)))
+    }
+}
+
+impl std::fmt::Debug for LoginEnv {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("LoginEnv")
     }
 }
 
@@ -127,16 +159,16 @@ pub(crate) type Observer = Arc<dyn Fn(&str, Change) + Send + Sync>;
 /// One server's connection, or the means to have one.
 pub(crate) struct Upstream {
     entry: Entry,
-    login_env: Arc<BTreeMap<String, String>>,
+    login_env: LoginEnv,
     limits: UpstreamLimits,
     observer: Observer,
     state: Mutex<State>,
     /// The era that its last greeting showed.
     era: Mutex<Option<Era>>,
     stderr: Mutex<Arc<StderrTail>>,
-    /// A process that was given up and may not have ended; the next start waits for it, so that
-    /// there is never a second copy.
-    leaving: Mutex<Option<Process>>,
+    /// The process of a start that has not succeeded: it may still be there when the start is given
+    /// up. The next start waits for its end, so that there is never a second copy.
+    unready: Mutex<Option<ProcessHandle>>,
     /// Calls that hold or await the connection.
     in_flight: AtomicUsize,
     used_at: Mutex<Instant>,
@@ -144,19 +176,35 @@ pub(crate) struct Upstream {
 
 enum State {
     Stopped,
-    Starting { done: watch::Receiver<Option<StartResult>>, cancel: CancellationToken },
-    Ready { connection: Arc<Connection>, deaths: u32 },
-    Failed { error: Arc<UpstreamError>, failures: u32, deaths: u32, retry_at: Instant },
+    Starting {
+        done: watch::Receiver<Option<StartResult>>,
+        cancel: CancellationToken,
+    },
+    Ready {
+        connection: Arc<Connection>,
+        deaths: u32,
+    },
+    Failed {
+        error: Arc<UpstreamError>,
+        failures: u32,
+        deaths: u32,
+        retry_at: Instant,
+    },
     /// For good.
     ShutDown,
 }
 
 type StartResult = Result<Arc<Connection>, UpstreamError>;
 
+enum ReadyOrStarting {
+    Ready(Arc<Connection>),
+    Starting(watch::Receiver<Option<StartResult>>),
+}
+
 impl Upstream {
     pub(crate) fn new(
         entry: Entry,
-        login_env: Arc<BTreeMap<String, String>>,
+        login_env: LoginEnv,
         limits: UpstreamLimits,
         era: Option<Era>,
         observer: Observer,
@@ -169,7 +217,7 @@ impl Upstream {
             state: Mutex::new(State::Stopped),
             era: Mutex::new(era),
             stderr: Mutex::default(),
-            leaving: Mutex::new(None),
+            unready: Mutex::new(None),
             in_flight: AtomicUsize::new(0),
             used_at: Mutex::new(Instant::now()),
         })
@@ -211,13 +259,29 @@ impl Upstream {
     pub(crate) fn status(&self) -> UpstreamStatus {
         let state = self.state();
         let (shown, connection) = match &*state {
-            State::Stopped | State::ShutDown => (UpstreamState::Stopped, None),
+            State::Stopped | State::ShutDown => match self.cannot_start() {
+                None => (UpstreamState::Stopped, None),
+                Some(error) => {
+                    let (error, retry_in) = (Arc::new(error), Duration::ZERO);
+                    (UpstreamState::Failed { error, retry_in }, None)
+                }
+            },
             State::Starting { .. } => (UpstreamState::Starting, None),
-            State::Ready { connection, .. } if connection.is_closed() => (UpstreamState::Stopped, None),
+            State::Ready { connection, .. } if connection.is_closed() => {
+                (UpstreamState::Stopped, None)
+            }
             State::Ready { connection, .. } => (UpstreamState::Ready, Some(connection)),
-            State::Failed { error, retry_at, .. } => {
+            State::Failed {
+                error, retry_at, ..
+            } => {
                 let retry_in = retry_at.saturating_duration_since(Instant::now());
-                (UpstreamState::Failed { error: Arc::clone(error), retry_in }, None)
+                (
+                    UpstreamState::Failed {
+                        error: Arc::clone(error),
+                        retry_in,
+                    },
+                    None,
+                )
             }
         };
         let greeting = connection.map(|connection| connection.greeting());
@@ -228,7 +292,9 @@ impl Upstream {
             revision: greeting.map(|greeting| greeting.revision.clone()),
             title: greeting.and_then(|greeting| greeting.title.clone()),
             instructions: greeting.and_then(|greeting| greeting.instructions.clone()),
-            notes: connection.map(|connection| connection.notes()).unwrap_or_default(),
+            notes: connection
+                .map(|connection| connection.notes())
+                .unwrap_or_default(),
         }
     }
 
@@ -265,8 +331,8 @@ impl Upstream {
             let idle = lock(&self.used_at).elapsed();
             match &*state {
                 State::Ready { connection, .. } if self.in_flight.load(Ordering::SeqCst) == 0 => {
-                    if idle < idle_max {
-                        return idle_max - idle;
+                    if let Some(left) = idle_max.checked_sub(idle).filter(|left| !left.is_zero()) {
+                        return left;
                     }
                     let connection = Arc::clone(connection);
                     *state = State::Stopped;
@@ -286,62 +352,80 @@ impl Upstream {
     }
 
     async fn end(&self, next: State) {
-        let before = std::mem::replace(&mut *self.state(), next);
+        let before = {
+            let mut state = self.state();
+            // Cancelled under the lock: a start that ends now must not take the state back.
+            if let State::Starting { cancel, .. } = &*state {
+                cancel.cancel();
+            }
+            let for_good = matches!(*state, State::ShutDown);
+            let next = if for_good { State::ShutDown } else { next };
+            std::mem::replace(&mut *state, next)
+        };
         match before {
             State::Stopped | State::ShutDown | State::Failed { .. } => {}
-            State::Starting { mut done, cancel } => {
-                cancel.cancel();
+            State::Starting { mut done, .. } => {
                 let _ = done.wait_for(Option::is_some).await;
             }
             State::Ready { connection, .. } => connection.stop().await,
         }
-        let leaving = lock(&self.leaving).take();
-        if let Some(process) = leaving {
-            process.stop().await;
-        }
+        self.stop_unready().await;
         self.changed(Change::State);
     }
 
     /// The connection: at hand, or when the start that is under way or begins now has ended.
     async fn connection(self: &Arc<Self>) -> StartResult {
         match self.ready_or_starting()? {
-            Ok(connection) => Ok(connection),
-            Err(done) => wait(done, &self.entry.name).await,
+            ReadyOrStarting::Ready(connection) => Ok(connection),
+            ReadyOrStarting::Starting(done) => wait(done, &self.entry.name).await,
         }
     }
 
-    /// The connection, or what to wait for; a start begins if none is under way. The error is that
-    /// none may begin.
-    #[allow(clippy::type_complexity, reason = "each part is said above")]
-    fn ready_or_starting(
-        self: &Arc<Self>,
-    ) -> Result<Result<Arc<Connection>, watch::Receiver<Option<StartResult>>>, UpstreamError> {
+    /// Begins a start if none is under way. The error is that none may begin.
+    fn ready_or_starting(self: &Arc<Self>) -> Result<ReadyOrStarting, UpstreamError> {
+        if let Some(error) = self.cannot_start() {
+            return Err(error);
+        }
         let mut state = self.state();
         let (failures, deaths) = match &*state {
             State::Ready { connection, .. } if !connection.is_closed() => {
-                return Ok(Ok(Arc::clone(connection)));
+                return Ok(ReadyOrStarting::Ready(Arc::clone(connection)));
             }
-            State::Ready { deaths, .. } => (0, *deaths),
-            State::Starting { done, .. } => return Ok(Err(done.clone())),
-            State::Failed { error, retry_at, .. } if *retry_at > Instant::now() => {
+            State::Ready { connection, deaths } => {
+                // It died, and this call comes before the news of it. One that lives on without its
+                // output must be gone before its successor starts.
+                if !connection.process().has_exited() {
+                    *lock(&self.unready) = Some(connection.process());
+                }
+                (0, *deaths + 1)
+            }
+            State::Starting { done, .. } => return Ok(ReadyOrStarting::Starting(done.clone())),
+            State::Failed {
+                error, retry_at, ..
+            } if *retry_at > Instant::now() => {
                 return Err(UpstreamError::BackingOff {
                     last: Arc::clone(error),
                     retry_in: retry_at.saturating_duration_since(Instant::now()),
                 });
             }
-            State::Failed { failures, deaths, .. } => (*failures, *deaths),
+            State::Failed {
+                failures, deaths, ..
+            } => (*failures, *deaths),
             State::Stopped => (0, 0),
             State::ShutDown => return Err(self.stopped()),
         };
         let (finished, done) = watch::channel(None);
         let cancel = CancellationToken::new();
-        *state = State::Starting { done: done.clone(), cancel: cancel.clone() };
+        *state = State::Starting {
+            done: done.clone(),
+            cancel: cancel.clone(),
+        };
         drop(state);
         // The start is a task of its own: it goes on when the caller that began it has gone. It ends
         // by its own limit or by `cancel`.
         tokio::spawn(Arc::clone(self).start(cancel, finished, failures, deaths));
         self.changed(Change::State);
-        Ok(Err(done))
+        Ok(ReadyOrStarting::Starting(done))
     }
 
     async fn start(
@@ -360,7 +444,10 @@ impl Upstream {
             if cancel.is_cancelled() {
                 // Whoever cancelled has set the state that is to be.
             } else if let Ok(connection) = &result {
-                *state = State::Ready { connection: Arc::clone(connection), deaths };
+                *state = State::Ready {
+                    connection: Arc::clone(connection),
+                    deaths,
+                };
                 self.watch_for_death(connection, deaths);
             } else if let Err(error) = &result {
                 tracing::info!(server = %self.entry.name, %error, "a server did not start");
@@ -389,25 +476,22 @@ impl Upstream {
     /// From nothing to a connection with its tools listed.
     async fn open(self: &Arc<Self>) -> StartResult {
         let server = &self.entry.name;
-        if !self.entry.needs.is_empty() {
-            return Err(UpstreamError::NeedsValue {
-                server: server.clone(),
-                needs: self.entry.needs.clone(),
-            });
-        }
-        let EntryTransport::Stdio { command, args, env, cwd } = &self.entry.transport else {
-            return Err(UpstreamError::TransportUnsupported { server: server.clone() });
+        let EntryTransport::Stdio {
+            command,
+            args,
+            env,
+            cwd,
+        } = &self.entry.transport
+        else {
+            return Err(self.transport_unsupported());
         };
         let program = Program {
             command: command.clone(),
             args: args.clone(),
-            env: stdio::environment(&self.login_env, env),
+            env: stdio::environment(&*self.login_env.get().await, env),
             cwd: cwd.clone(),
         };
-        let leaving = lock(&self.leaving).take();
-        if let Some(process) = leaving {
-            process.stop().await;
-        }
+        self.stop_unready().await;
         let limit = self.start_limit(command);
         let mut era = self.era();
         loop {
@@ -421,7 +505,11 @@ impl Upstream {
                 stderr_last: None,
                 hint: error.hint,
             })?;
-            let stdio::Started { mut transport, process } = started;
+            let stdio::Started {
+                mut transport,
+                process,
+            } = started;
+            *lock(&self.unready) = Some(process.handle());
             let begun = Instant::now();
             let greeted = timeout(limit, greet(&mut transport, era)).await;
             let failure = match greeted {
@@ -436,21 +524,29 @@ impl Upstream {
                         }
                     };
                     let connection = Connection::new(
-                        server.clone(), transport, process, greeting, stderr, noise, changed,
+                        server.clone(),
+                        transport,
+                        process,
+                        greeting,
+                        stderr,
+                        noise,
+                        changed,
                     );
                     let left = limit.saturating_sub(begun.elapsed());
                     match timeout(left, connection.list()).await {
-                        Ok(Ok(())) => return Ok(connection),
+                        Ok(Ok(())) => {
+                            *lock(&self.unready) = None;
+                            return Ok(connection);
+                        }
                         Ok(Err(error)) => return Err(connection.as_start_error(error).await),
                         Err(_) => {
-                            connection.give_up(&self.leaving);
                             return Err(self.still_starting(limit, "it has not listed its tools"));
                         }
                     }
                 }
-                Ok(Err(GreetError::Closed { discover_unanswered: true }))
-                    if era != Some(Era::Initialize) =>
-                {
+                Ok(Err(GreetError::Closed {
+                    discover_unanswered: true,
+                })) if era != Some(Era::Initialize) => {
                     // Servers of the old era may exit on a question that they do not know. Which
                     // era it is of shows when it answers; nothing is remembered before.
                     tracing::debug!(%server, "ended on server/discover; it is started again for initialize");
@@ -480,12 +576,14 @@ impl Upstream {
                     self.still_starting(limit, "it has not answered")
                 }
             };
-            drop(transport);
-            *lock(&self.leaving) = Some(process);
-            if let Some(process) = lock(&self.leaving).as_ref() {
-                process.begin_stop();
-            }
             return Err(failure);
+        }
+    }
+
+    async fn stop_unready(&self) {
+        let unready = lock(&self.unready).take();
+        if let Some(process) = unready {
+            process.stop().await;
         }
     }
 
@@ -501,10 +599,16 @@ impl Upstream {
     }
 
     fn start_limit(&self, command: &str) -> Duration {
-        let name = std::path::Path::new(command).file_stem().unwrap_or_default();
-        let downloads = ["npx", "uvx", "docker", "podman", "bunx", "pipx"].iter().any(|known| name == *known);
+        let name = std::path::Path::new(command)
+            .file_stem()
+            .unwrap_or_default();
+        let downloads = ["npx", "uvx", "docker", "podman", "bunx", "pipx"]
+            .iter()
+            .any(|known| name == *known);
         Duration::from_millis(self.entry.start_ms_max.unwrap_or(if downloads {
-            self.limits.start_download_ms_max.max(self.limits.start_ms_max)
+            self.limits
+                .start_download_ms_max
+                .max(self.limits.start_ms_max)
         } else {
             self.limits.start_ms_max
         }))
@@ -519,16 +623,24 @@ impl Upstream {
         // Ends with the connection, which has its own bounds.
         tokio::spawn(async move {
             closed.await;
-            let Some(connection) = watched.upgrade() else { return };
+            let Some(connection) = watched.upgrade() else {
+                return;
+            };
             let error = connection.death().await;
-            let Some(upstream) = upstream.upgrade() else { return };
+            let Some(upstream) = upstream.upgrade() else {
+                return;
+            };
             {
                 let mut state = upstream.state();
                 let current = matches!(&*state, State::Ready { connection: now, .. } if Arc::ptr_eq(now, &connection));
                 if !current {
                     return;
                 }
-                let deaths = if began.elapsed() > WORKED_AFTER { 1 } else { deaths + 1 };
+                let deaths = if began.elapsed() > WORKED_AFTER {
+                    1
+                } else {
+                    deaths + 1
+                };
                 let wait = match deaths.checked_sub(DEATHS_FORGIVEN + 1) {
                     None => Duration::ZERO,
                     Some(surplus) => backoff(surplus),
@@ -545,8 +657,30 @@ impl Upstream {
         });
     }
 
+    /// What no new attempt changes, but a change of the entry does.
+    fn cannot_start(&self) -> Option<UpstreamError> {
+        if !self.entry.needs.is_empty() {
+            return Some(UpstreamError::NeedsValue {
+                server: self.entry.name.clone(),
+                needs: self.entry.needs.clone(),
+            });
+        }
+        match self.entry.transport {
+            EntryTransport::Stdio { .. } => None,
+            EntryTransport::Http { .. } => Some(self.transport_unsupported()),
+        }
+    }
+
+    fn transport_unsupported(&self) -> UpstreamError {
+        UpstreamError::TransportUnsupported {
+            server: self.entry.name.clone(),
+        }
+    }
+
     fn stopped(&self) -> UpstreamError {
-        UpstreamError::Stopped { server: self.entry.name.clone() }
+        UpstreamError::Stopped {
+            server: self.entry.name.clone(),
+        }
     }
 
     fn changed(&self, change: Change) {
@@ -577,15 +711,21 @@ async fn wait(mut done: watch::Receiver<Option<StartResult>>, server: &str) -> S
     match done.wait_for(Option::is_some).await {
         Ok(result) => match &*result {
             Some(result) => result.clone(),
-            None => Err(UpstreamError::Stopped { server: server.to_owned() }),
+            None => Err(UpstreamError::Stopped {
+                server: server.to_owned(),
+            }),
         },
         // The task of the start is gone: the runtime shuts down.
-        Err(_) => Err(UpstreamError::Stopped { server: server.to_owned() }),
+        Err(_) => Err(UpstreamError::Stopped {
+            server: server.to_owned(),
+        }),
     }
 }
 
 fn backoff(failures: u32) -> Duration {
-    BACKOFF_FIRST.saturating_mul(1 << failures.min(10)).min(BACKOFF_MAX)
+    BACKOFF_FIRST
+        .saturating_mul(1 << failures.min(10))
+        .min(BACKOFF_MAX)
 }
 
 /// A panic elsewhere does not make the data behind a lock unusable: each critical section here

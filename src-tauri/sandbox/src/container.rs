@@ -145,18 +145,13 @@ impl ContainerSandbox {
         }
         let image = image::ensure(&engine, &config.image, &*progress).await?;
 
-        let hard = if engine.shares_our_kernel {
-            spec::HardLimits::of_this_process()
-        } else {
-            Default::default()
-        };
         let body = spec::body(&spec::Spec {
             image: &config.image,
             user: &config.user,
             limits: &config.limits,
             boot: guest::BOOT,
             volumes: &image.volumes,
-            hard,
+            hard: spec::HardLimits::of_this_process(),
             labels: reap::labels(&owners, &config.owner),
         });
         // The first container shows what the engine makes of the limits.
@@ -172,32 +167,12 @@ impl ContainerSandbox {
                 return Err(error);
             }
         };
-        let enforced = spec::read_back(&config.limits, &describe(&engine), &created);
+        let enforced = spec::read_back(&config.limits, &created);
 
-        let facts = SandboxFacts {
-            backend: "container",
-            engine: engine.kind,
-            version: engine.version.clone(),
-            socket: engine.address.to_string(),
-            rootless: engine.rootless,
-            cgroup_version: engine.cgroup_version,
-            image: config.image,
-            image_id: image.id,
-            warnings: engine
-                .warnings
-                .iter()
-                .chain(&enforced.warnings)
-                .chain(&remarks)
-                .cloned()
-                .collect(),
-            limits: enforced.limits,
-        };
         let closing = CancellationToken::new();
+        let memory = enforced.limits.get("memory_bytes_max");
         let shared = Arc::new(Shared {
-            memory_kills: facts
-                .limits
-                .get("memory_bytes_max")
-                .is_some_and(|fact| fact.how == Enforcement::Cgroup),
+            memory_kills: memory.is_some_and(|fact| fact.how == Enforcement::Cgroup),
             boot: guest::boot_message(&enforced.rlimits),
             engine,
             owner: config.owner,
@@ -220,6 +195,26 @@ impl ContainerSandbox {
         } else {
             reap::remove(&shared.engine, &first).await;
         }
+
+        // While the first spare starts: Podman takes its time for this.
+        let engine = &shared.engine;
+        let (rootless, cgroup_version) = engine.info().await;
+        let name = describe(engine.kind, rootless, cgroup_version);
+        let mut warnings = engine.warnings.clone();
+        warnings.extend(enforced.warnings(&name));
+        warnings.extend(remarks);
+        let facts = SandboxFacts {
+            backend: "container",
+            engine: engine.kind,
+            version: engine.version.clone(),
+            socket: engine.address.to_string(),
+            rootless,
+            cgroup_version,
+            image: config.image,
+            image_id: image.id,
+            limits: enforced.limits,
+            warnings,
+        };
         Ok(Self {
             shared,
             owners,
@@ -248,9 +243,9 @@ impl ContainerSandbox {
         }
         while let Some(spare) = self.spares.pop() {
             self.refill();
-            // One that died while it waited has closed its output.
+            // One that died while it waited has closed its output, whatever it said before.
             if let Some(Ok(guest)) = spare.wait().await
-                && !(guest.output.is_closed() && guest.output.is_empty())
+                && !guest.output.is_closed()
             {
                 return Ok(guest);
             }
@@ -363,13 +358,22 @@ fn live_owner(config: &ContainerConfig) -> std::io::Result<(Owners, owner::Owner
 }
 
 /// `rootless podman on cgroup v1`
-fn describe(engine: &engine::Engine) -> String {
-    let rootless = if engine.rootless { "rootless " } else { "" };
-    let cgroup = engine
-        .cgroup_version
+fn describe(kind: EngineKind, rootless: bool, cgroup_version: Option<u8>) -> String {
+    let rootless = if rootless { "rootless " } else { "" };
+    let cgroup = cgroup_version
         .map(|version| format!(" on cgroup v{version}"))
         .unwrap_or_default();
-    format!("{rootless}{}{cgroup}", engine.kind)
+    format!("{rootless}{kind}{cgroup}")
+}
+
+/// Hexadecimal, two digits a byte.
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    bytes
+        .iter()
+        .flat_map(|byte| [byte >> 4, byte & 15])
+        .map(|digit| char::from(DIGITS[usize::from(digit)]))
+        .collect()
 }
 
 /// A container being started by a task, which goes on when nobody waits: what it gives then ends.

@@ -34,3 +34,41 @@ pub(crate) fn boot_message(rlimits: &BTreeMap<&'static str, u64>) -> Bytes {
     message.put_slice(json.as_bytes());
     message.freeze()
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot prepare has failed")]
+
+    use super::*;
+
+    #[test]
+    fn every_module_of_the_guest_goes_in() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guest");
+        let mut files: Vec<_> = std::fs::read_dir(folder)
+            .unwrap()
+            .filter_map(|entry| {
+                Some(
+                    entry
+                        .unwrap()
+                        .file_name()
+                        .to_str()?
+                        .strip_suffix(".py")?
+                        .to_owned(),
+                )
+            })
+            .filter(|name| name != "boot")
+            .collect();
+        files.sort();
+        assert_eq!(MODULES.map(|(name, _)| name).to_vec(), files);
+    }
+
+    #[test]
+    fn the_message_is_its_length_and_json() {
+        let message = boot_message(&BTreeMap::from([("nofile", 7)]));
+        let (length, json) = message.split_first_chunk::<4>().unwrap();
+        assert_eq!(u32::from_be_bytes(*length) as usize, json.len());
+        let json: serde_json::Value = serde_json::from_slice(json).unwrap();
+        assert_eq!(json["config"], json!({"rlimits": {"nofile": 7}}));
+        assert_eq!(json["modules"]["runner"], include_str!("guest/runner.py"));
+    }
+}

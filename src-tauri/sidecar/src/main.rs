@@ -1,1 +1,86 @@
-fn main() {}
+//! `runbridge`: what MCP clients start, and the command line for people.
+//!
+//! Without a command it serves MCP on stdin and stdout; then stdout carries MCP and nothing else.
+
+mod cli;
+mod serve;
+mod style;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// One MCP tool in place of hundreds: model-written Python runs in a sandbox and calls your MCP
+/// servers through this bridge.
+#[derive(Parser)]
+#[command(name = "runbridge", version, after_help = AFTER_HELP)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+const AFTER_HELP: &str = "\
+Without a command, runbridge serves MCP on stdin and stdout; that is how clients start it.
+
+Exit codes: 0 success; 1 the command or the Python failed (of `run`: the code given to sys.exit);
+2 wrong arguments; 3 no sandbox could be had; 124 the run timed out; 130 it was interrupted;
+137 it ran out of memory.
+
+Settings come from the environment (MCP_BRIDGE_TIMEOUT, MCP_BRIDGE_MEMORY, MCP_BRIDGE_RUNTIME, …)
+and from settings.json; `runbridge doctor` shows what is in force.";
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run Python in the sandbox and print what it prints
+    Run(cli::run::RunArguments),
+    /// List the MCP servers that were found, with their source and state
+    Servers(cli::servers::ServersArguments),
+    /// Search the tools of all servers
+    Search(cli::search::SearchArguments),
+    /// Look at and change what the model remembers
+    Memory(cli::memory::MemoryArguments),
+    /// Check engine, image, limits and servers; says what to do about each problem
+    Doctor(cli::doctor::DoctorArguments),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    start_log(arguments.command.is_none());
+    let outcome = match arguments.command {
+        None => serve::stdio().await,
+        Some(Command::Run(arguments)) => cli::run::run(arguments).await,
+        Some(Command::Servers(arguments)) => cli::servers::run(arguments).await,
+        Some(Command::Search(arguments)) => cli::search::run(arguments).await,
+        Some(Command::Memory(arguments)) => cli::memory::run(arguments),
+        Some(Command::Doctor(arguments)) => cli::doctor::run(arguments).await,
+    };
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            style::error(&format!("{error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Log to stderr: a client keeps it for its user, a person sees it. `MCP_BRIDGE_LOG_LEVEL` says how
+/// much.
+fn start_log(serving: bool) {
+    let fallback = if serving { "info" } else { "error" };
+    let level = runbridge_core::paths::Environment::of_process()
+        .get("MCP_BRIDGE_LOG_LEVEL")
+        .map_or_else(|| fallback.to_owned(), |level| level.trim().to_lowercase());
+    let filter = tracing_subscriber::EnvFilter::try_new(match level.as_str() {
+        "warning" => "warn",
+        "critical" => "error",
+        level => level,
+    })
+    .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(fallback));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(style::is_coloured(&std::io::stderr()))
+        .with_target(false)
+        .init();
+}

@@ -6,8 +6,22 @@
     reason = "these commands talk to the person who typed them"
 )]
 
+mod bench;
+mod check;
+mod demo;
+mod engine;
+mod engines;
 mod guest;
+mod http;
+mod image;
+mod servers;
+mod setup;
 mod shell;
+mod test;
+mod tidy;
+mod tokens;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -21,12 +35,44 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Build the embedded sandbox's Python.
+    /// Install what the demo, the tests and the benchmark need.
+    Setup,
+    /// Show the product at work: real servers, a real container, one MCP client.
+    Demo(demo::Arguments),
+    /// Prepare engines, image and servers, then run every test.
+    Test(test::Arguments),
+    /// Build a Python image from Debian packages and load it into the engines.
+    Image(image::Arguments),
+    /// Keep the test engines running until Enter, for running single tests by hand.
+    Engines,
+    /// Build the embedded sandbox's Python (about 4 minutes, once).
     Guest(guest::Arguments),
+    /// Measure the built product against its figures.
+    Bench(bench::Arguments),
+    /// Formatting, clippy and tidy.
+    Check,
+    /// What the compiler cannot check: who may know what.
+    Tidy,
 }
 
-fn main() -> anyhow::Result<()> {
-    match Arguments::parse().command {
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Setup => setup::run_command(),
+        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Test(arguments) => test::run(&arguments),
+        Command::Image(arguments) => image::run(&arguments),
+        Command::Engines => test::keep_ready(),
         Command::Guest(arguments) => guest::run(&arguments).map(|_| ()),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Check => check::run_all(),
+        Command::Tidy => tidy::run_all(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The chain alone: where in here an error arose is nothing to whoever typed the command.
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
     }
 }

@@ -345,6 +345,16 @@ fn the_same_server_in_several_clients_is_one() {
         ".kiro/settings/mcp.json",
         &git.replace("\"git\"", "\"my-git\""),
     );
+    // The folder of its project is not a part of what an entry says.
+    std::fs::create_dir(home.path().join("p")).unwrap();
+    let local = git.replace("mcp-server-git", "other-git");
+    home.write(
+        ".claude.json",
+        &format!(
+            r#"{{"projects": {{"{}/p": {local}}}}}"#,
+            home.path().display()
+        ),
+    );
     let found = home.discover();
     let shown: Vec<_> = found
         .entries
@@ -363,8 +373,17 @@ fn the_same_server_in_several_clients_is_one() {
     assert_eq!(
         shown,
         [
-            ("git", vec!["claude-desktop"]),
-            ("web", vec!["claude-desktop", "cursor", "windsurf", "kiro"]),
+            ("git", vec!["claude-desktop", "claude-code"]),
+            (
+                "web",
+                vec![
+                    "claude-desktop",
+                    "claude-code",
+                    "cursor",
+                    "windsurf",
+                    "kiro"
+                ]
+            ),
             ("git@cursor", vec!["cursor", "windsurf"]),
             ("my-git", vec!["kiro"]),
         ]
@@ -445,17 +464,49 @@ fn a_pipe_is_never_waited_for() {
 }
 
 #[test]
-fn what_is_to_be_watched_is_named_whether_it_exists_or_not() {
-    let home = Home::of("drop-folder/linux");
-    let watched = home.discover().watched;
-    for path in [
-        "MCPs",
-        ".config/mcp/servers",
-        "MCPs/bare.json",
-        ".cursor/mcp.json",
-        ".claude.json",
+fn everything_that_has_a_say_is_watched_whether_it_exists_or_not() {
+    for (fixture, paths) in [
+        (
+            "drop-folder/linux",
+            &[
+                "MCPs",
+                ".config/mcp/servers",
+                "MCPs/bare.json",
+                ".cursor/mcp.json",
+                ".claude.json",
+            ] as &[&str],
+        ),
+        (
+            "claude-code/scopes",
+            &["work/app/.mcp.json", "work/app/.claude/settings.local.json"],
+        ),
+        (
+            "cursor/linux",
+            &[".cursor/secrets.env", "work/app/.cursor/mcp.json"],
+        ),
+        ("opencode/first", &[".config/opencode/key.txt"]),
+        (
+            "continue/linux",
+            &[".continue/.env", ".continue/mcpServers"],
+        ),
+        (
+            "gemini-cli/linux",
+            &[".gemini/mcp-server-enablement.json", ".gemini/extensions"],
+        ),
+        ("vscode/linux", &[".config/Code/User/profiles"]),
+        (
+            "lm-studio/linux",
+            &[".lmstudio-home-pointer", "models/lm/mcp.json"],
+        ),
     ] {
-        assert!(watched.contains(&home.path().join(path)), "{path}");
+        let home = with_project(fixture);
+        let watched = home.discover().watched;
+        for path in paths {
+            assert!(
+                watched.contains(&home.path().join(path)),
+                "{fixture}: {path}"
+            );
+        }
     }
 }
 

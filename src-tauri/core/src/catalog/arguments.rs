@@ -5,6 +5,8 @@
 //! list and that is a near miss of a listed one that is absent. A schema that cannot be understood
 //! checks nothing. Nothing is ever fetched.
 
+use std::fmt::Write as _;
+
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::{ValidationError, Validator};
 use serde_json::{Map, Value};
@@ -34,7 +36,10 @@ impl ArgumentCheck {
             .collect();
         let validator = if refers_only_to_itself(schema, 0) && !loops(schema) {
             // Formats are hints: servers differ in what they take for a date or an address.
-            jsonschema::options().should_validate_formats(false).build(schema).ok()
+            jsonschema::options()
+                .should_validate_formats(false)
+                .build(schema)
+                .ok()
         } else {
             None
         };
@@ -48,7 +53,11 @@ impl ArgumentCheck {
 
     /// The arguments as they are to be sent: names that are only a parameter's Python form are
     /// replaced by its real name. An error says what does not fit and what is expected.
-    pub(crate) fn check(&self, tool: &str, arguments: Map<String, Value>) -> Result<Map<String, Value>, String> {
+    pub(crate) fn check(
+        &self,
+        tool: &str,
+        arguments: Map<String, Value>,
+    ) -> Result<Map<String, Value>, String> {
         let arguments = self.with_real_names(arguments);
         let mut mistakes = self.near_misses(&arguments);
         let arguments = Value::Object(arguments);
@@ -60,7 +69,9 @@ impl ArgumentCheck {
             }
         }
         let Value::Object(arguments) = arguments else {
-            return Err(format!("{tool}: arguments are a mapping of names to values"));
+            return Err(format!(
+                "{tool}: arguments are a mapping of names to values"
+            ));
         };
         if mistakes.is_empty() {
             return Ok(arguments);
@@ -72,8 +83,15 @@ impl ArgumentCheck {
         if more > 0 {
             mistakes.push(format!("{more} more"));
         }
-        let expected = if self.expected.is_empty() { "no arguments" } else { &self.expected };
-        Err(format!("{tool}: {} (expected: {expected})", mistakes.join("; ")))
+        let expected = if self.expected.is_empty() {
+            "no arguments"
+        } else {
+            &self.expected
+        };
+        Err(format!(
+            "{tool}: {} (expected: {expected})",
+            mistakes.join("; ")
+        ))
     }
 
     /// `from_` is how Python writes the parameter `from`, and `cik_A` how it writes `cik-A`.
@@ -90,7 +108,10 @@ impl ArgumentCheck {
         if arguments.keys().all(|name| lists(name)) {
             return arguments;
         }
-        let renames: Vec<Option<String>> = arguments.keys().map(|name| renamed(name, &arguments)).collect();
+        let renames: Vec<Option<String>> = arguments
+            .keys()
+            .map(|name| renamed(name, &arguments))
+            .collect();
         arguments
             .into_iter()
             .zip(renames)
@@ -102,12 +123,15 @@ impl ArgumentCheck {
         if !self.names_are_known {
             return Vec::new();
         }
-        let unlisted = arguments.keys().filter(|name| !self.listed.iter().any(|(real, _)| real == *name));
+        let unlisted = arguments
+            .keys()
+            .filter(|name| !self.listed.iter().any(|(real, _)| real == *name));
         unlisted
             .filter_map(|name| {
-                let (meant, _) = self.listed.iter().find(|(real, _)| {
-                    !arguments.contains_key(real) && is_near_miss(name, real)
-                })?;
+                let (meant, _) = self
+                    .listed
+                    .iter()
+                    .find(|(real, _)| !arguments.contains_key(real) && is_near_miss(name, real))?;
                 Some(format!("unexpected `{name}`, did you mean `{meant}`?"))
             })
             .collect()
@@ -128,7 +152,11 @@ impl ArgumentCheck {
                 if place.is_empty() && already_named(name, mistakes) {
                     return;
                 }
-                let within = if place.is_empty() { String::new() } else { format!(" in `{place}`") };
+                let within = if place.is_empty() {
+                    String::new()
+                } else {
+                    format!(" in `{place}`")
+                };
                 format!("missing required `{name}`{within}")
             }
             ValidationErrorKind::AdditionalProperties { unexpected }
@@ -137,30 +165,55 @@ impl ArgumentCheck {
                     if place.is_empty() && already_named(name, mistakes) {
                         continue;
                     }
-                    let within = if place.is_empty() { String::new() } else { format!(" in `{place}`") };
+                    let within = if place.is_empty() {
+                        String::new()
+                    } else {
+                        format!(" in `{place}`")
+                    };
                     let near = if place.is_empty() {
                         let absent = self.listed.iter().map(|(real, _)| real.as_str());
                         let absent = absent.filter(|real| arguments.get(real).is_none());
-                        nearest(name, absent).first().map(|near| format!(", did you mean `{near}`?"))
+                        nearest(name, absent)
+                            .first()
+                            .map(|near| format!(", did you mean `{near}`?"))
                     } else {
                         None
                     };
-                    mistakes.push(format!("unexpected `{name}`{within}{}", near.unwrap_or_default()));
+                    mistakes.push(format!(
+                        "unexpected `{name}`{within}{}",
+                        near.unwrap_or_default()
+                    ));
                 }
                 return;
             }
             ValidationErrorKind::Type { kind } => {
-                format!("{} is {}, expected {}", subject(&place), python_type(error.instance()), expected_type(kind))
+                format!(
+                    "{} is {}, expected {}",
+                    subject(&place),
+                    python_type(error.instance()),
+                    expected_type(kind)
+                )
             }
             ValidationErrorKind::Enum { options } => {
                 let options = options.as_array().map(Vec::as_slice).unwrap_or_default();
                 let shown: Vec<String> = options.iter().take(20).map(python).collect();
-                format!("{} is {}, expected one of {}", subject(&place), shortly(error.instance()), shown.join(", "))
+                format!(
+                    "{} is {}, expected one of {}",
+                    subject(&place),
+                    shortly(error.instance()),
+                    shown.join(", ")
+                )
             }
             ValidationErrorKind::Constant { expected_value } => {
-                format!("{} is {}, expected {}", subject(&place), shortly(error.instance()), python(expected_value))
+                format!(
+                    "{} is {}, expected {}",
+                    subject(&place),
+                    shortly(error.instance()),
+                    python(expected_value)
+                )
             }
-            ValidationErrorKind::AnyOf { context } | ValidationErrorKind::OneOfNotValid { context } => {
+            ValidationErrorKind::AnyOf { context }
+            | ValidationErrorKind::OneOfNotValid { context } => {
                 if let Some(types) = only_types(context, error) {
                     mistakes.push(format!(
                         "{} is {}, expected {types}",
@@ -185,7 +238,8 @@ impl ArgumentCheck {
             // A schema that lists nothing and forbids the rest is told of so.
             ValidationErrorKind::FalseSchema if place.is_empty() => {
                 let given = arguments.as_object().into_iter().flat_map(Map::keys);
-                for name in given.filter(|name| !self.listed.iter().any(|(real, _)| real == *name)) {
+                for name in given.filter(|name| !self.listed.iter().any(|(real, _)| real == *name))
+                {
                     mistakes.push(format!("unexpected `{name}`"));
                 }
                 if mistakes.is_empty() {
@@ -204,7 +258,10 @@ impl ArgumentCheck {
 }
 
 /// The types of a union that failed for its types alone: `str or None`.
-fn only_types(options: &[Vec<ValidationError<'static>>], whole: &ValidationError<'_>) -> Option<String> {
+fn only_types(
+    options: &[Vec<ValidationError<'static>>],
+    whole: &ValidationError<'_>,
+) -> Option<String> {
     let types: Option<Vec<String>> = options
         .iter()
         .map(|errors| match errors.as_slice() {
@@ -215,7 +272,9 @@ fn only_types(options: &[Vec<ValidationError<'static>>], whole: &ValidationError
             _ => None,
         })
         .collect();
-    types.filter(|types| !types.is_empty()).map(|types| types.join(" or "))
+    types
+        .filter(|types| !types.is_empty())
+        .map(|types| types.join(" or "))
 }
 
 fn already_named(name: &str, mistakes: &[String]) -> bool {
@@ -226,7 +285,10 @@ fn already_named(name: &str, mistakes: &[String]) -> bool {
 /// Alike but for case, underscores and dashes, or a typing mistake in a name long enough for one.
 pub(crate) fn is_near_miss(given: &str, listed: &str) -> bool {
     let plain = |name: &str| {
-        name.chars().filter(|c| !matches!(c, '_' | '-' | ' ')).flat_map(char::to_lowercase).collect::<String>()
+        name.chars()
+            .filter(|c| !matches!(c, '_' | '-' | ' '))
+            .flat_map(char::to_lowercase)
+            .collect::<String>()
     };
     let (given, listed) = (plain(given), plain(listed));
     if given == listed {
@@ -234,9 +296,9 @@ pub(crate) fn is_near_miss(given: &str, listed: &str) -> bool {
     }
     let length = given.chars().count().min(listed.chars().count());
     let allowed = match length {
-        0..=4 => return false,
         5..=8 => 1,
         9..=64 => 2,
+        // Too short to tell a mistake from another name, or too long to be one.
         _ => return false,
     };
     strsim::osa_distance(&given, &listed) <= allowed
@@ -248,19 +310,32 @@ fn refers_only_to_itself(schema: &Value, depth: usize) -> bool {
         return false;
     }
     match schema {
-        Value::Object(fields) => fields.iter().all(|(name, value)| match (name.as_str(), value) {
-            ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(target)) => target.starts_with('#'),
-            _ => refers_only_to_itself(value, depth + 1),
-        }),
-        Value::Array(items) => items.iter().all(|item| refers_only_to_itself(item, depth + 1)),
+        Value::Object(fields) => fields
+            .iter()
+            .all(|(name, value)| match (name.as_str(), value) {
+                ("$ref" | "$dynamicRef" | "$recursiveRef", Value::String(target)) => {
+                    target.starts_with('#')
+                }
+                _ => refers_only_to_itself(value, depth + 1),
+            }),
+        Value::Array(items) => items
+            .iter()
+            .all(|item| refers_only_to_itself(item, depth + 1)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
     }
 }
 
 /// Whether a schema refers to itself without going into the instance, which no validator ends.
 fn loops(schema: &Value) -> bool {
-    fn visit<'a>(part: &'a Value, root: &'a Value, path: &mut Vec<*const Value>, left: &mut u32) -> bool {
-        let Value::Object(fields) = part else { return false };
+    fn visit<'a>(
+        part: &'a Value,
+        root: &'a Value,
+        path: &mut Vec<*const Value>,
+        left: &mut u32,
+    ) -> bool {
+        let Value::Object(fields) = part else {
+            return false;
+        };
         let here = std::ptr::from_ref(part);
         if path.contains(&here) || *left == 0 || path.len() > 200 {
             return true;
@@ -269,14 +344,22 @@ fn loops(schema: &Value) -> bool {
         path.push(here);
         let mut found = false;
         for keyword in ["$ref", "$dynamicRef", "$recursiveRef"] {
-            if let Some(pointer) = fields.get(keyword).and_then(Value::as_str).and_then(|target| target.strip_prefix('#'))
+            if let Some(pointer) = fields
+                .get(keyword)
+                .and_then(Value::as_str)
+                .and_then(|target| target.strip_prefix('#'))
                 && let Some(target) = root.pointer(pointer)
             {
                 found = found || visit(target, root, path, left);
             }
         }
         for keyword in ["allOf", "anyOf", "oneOf"] {
-            for option in fields.get(keyword).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default() {
+            for option in fields
+                .get(keyword)
+                .and_then(Value::as_array)
+                .map(Vec::as_slice)
+                .unwrap_or_default()
+            {
                 found = found || visit(option, root, path, left);
             }
         }
@@ -285,7 +368,12 @@ fn loops(schema: &Value) -> bool {
                 found = found || visit(option, root, path, left);
             }
         }
-        for (_, option) in fields.get("dependentSchemas").and_then(Value::as_object).into_iter().flatten() {
+        for (_, option) in fields
+            .get("dependentSchemas")
+            .and_then(Value::as_object)
+            .into_iter()
+            .flatten()
+        {
             found = found || visit(option, root, path, left);
         }
         path.pop();
@@ -294,7 +382,8 @@ fn loops(schema: &Value) -> bool {
     fn anywhere(part: &Value, root: &Value, left: &mut u32) -> bool {
         match part {
             Value::Object(fields) => {
-                visit(part, root, &mut Vec::new(), left) || fields.values().any(|value| anywhere(value, root, left))
+                visit(part, root, &mut Vec::new(), left)
+                    || fields.values().any(|value| anywhere(value, root, left))
             }
             Value::Array(items) => items.iter().any(|item| anywhere(item, root, left)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
@@ -306,15 +395,18 @@ fn loops(schema: &Value) -> bool {
 /// Whether names that are not listed have a meaning of their own at the top level.
 fn names_are_open(schema: &Value) -> bool {
     fn open(schema: &Value, depth: usize) -> bool {
-        let Value::Object(fields) = schema else { return false };
+        let Value::Object(fields) = schema else {
+            return false;
+        };
         depth > 6
             || fields.contains_key("patternProperties")
             || fields.contains_key("$dynamicRef")
             || matches!(fields.get("additionalProperties"), Some(Value::Object(map)) if !map.is_empty())
             || ["allOf", "anyOf", "oneOf"].iter().any(|keyword| {
-                fields.get(*keyword).and_then(Value::as_array).is_some_and(|parts| {
-                    parts.iter().any(|part| open(part, depth + 1))
-                })
+                fields
+                    .get(*keyword)
+                    .and_then(Value::as_array)
+                    .is_some_and(|parts| parts.iter().any(|part| open(part, depth + 1)))
             })
     }
     // Behind a reference at the top there may be anything; it is seldom there at all.
@@ -327,7 +419,7 @@ fn place(pointer: &str) -> String {
     for part in pointer.split('/').skip(1) {
         let part = part.replace("~1", "/").replace("~0", "~");
         if part.chars().all(|c| c.is_ascii_digit()) && !place.is_empty() {
-            place.push_str(&format!("[{part}]"));
+            let _ = write!(place, "[{part}]");
         } else {
             if !place.is_empty() {
                 place.push('.');
@@ -339,7 +431,11 @@ fn place(pointer: &str) -> String {
 }
 
 fn subject(place: &str) -> String {
-    if place.is_empty() { "the arguments".to_owned() } else { format!("`{place}`") }
+    if place.is_empty() {
+        "the arguments".to_owned()
+    } else {
+        format!("`{place}`")
+    }
 }
 
 fn shortly(value: &Value) -> String {
@@ -375,9 +471,11 @@ fn expected_type(kind: &TypeKind) -> String {
     };
     match kind {
         TypeKind::Single(one) => python(&one.to_string()).to_owned(),
-        TypeKind::Multiple(several) => {
-            several.iter().map(|one| python(&one.to_string())).collect::<Vec<_>>().join(" or ")
-        }
+        TypeKind::Multiple(several) => several
+            .iter()
+            .map(|one| python(&one.to_string()))
+            .collect::<Vec<_>>()
+            .join(" or "),
     }
 }
 
@@ -390,8 +488,12 @@ mod tests {
     use super::*;
 
     fn check(schema: &Value, arguments: Value) -> Result<Value, String> {
-        let Value::Object(arguments) = arguments else { panic!() };
-        ArgumentCheck::new(schema).check("create_issue", arguments).map(Value::Object)
+        let Value::Object(arguments) = arguments else {
+            panic!()
+        };
+        ArgumentCheck::new(schema)
+            .check("create_issue", arguments)
+            .map(Value::Object)
     }
 
     fn issue() -> Value {
@@ -416,15 +518,36 @@ mod tests {
         let said = |schema: &Value, arguments: Value| check(schema, arguments).unwrap_err();
         let all = [
             said(&issue(), json!({"title": "x"})),
-            said(&issue(), json!({"repo_name": "a/b", "title": "x", "limit": "5"})),
-            said(&issue(), json!({"repo_name": "a/b", "title": "x", "labels": ["a", 1]})),
-            said(&issue(), json!({"repo_name": "a/b", "title": "x", "state": "opened"})),
-            said(&issue(), json!({"repo_name": "a/b", "title": "x", "who": 1})),
+            said(
+                &issue(),
+                json!({"repo_name": "a/b", "title": "x", "limit": "5"}),
+            ),
+            said(
+                &issue(),
+                json!({"repo_name": "a/b", "title": "x", "labels": ["a", 1]}),
+            ),
+            said(
+                &issue(),
+                json!({"repo_name": "a/b", "title": "x", "state": "opened"}),
+            ),
+            said(
+                &issue(),
+                json!({"repo_name": "a/b", "title": "x", "who": 1}),
+            ),
             said(&issue(), json!({"repoName": "a/b", "title": "x"})),
             said(&issue(), json!({"repo_nmae": "a/b", "titel": "x"})),
-            said(&closed, json!({"repo_name": "a/b", "title": "x", "colour": 1})),
-            said(&closed, json!({"repo_name": "a/b", "title": "x", "label": 1})),
-            said(&json!({"type": "object", "additionalProperties": false}), json!({"x": 1})),
+            said(
+                &closed,
+                json!({"repo_name": "a/b", "title": "x", "colour": 1}),
+            ),
+            said(
+                &closed,
+                json!({"repo_name": "a/b", "title": "x", "label": 1}),
+            ),
+            said(
+                &json!({"type": "object", "additionalProperties": false}),
+                json!({"x": 1}),
+            ),
         ];
         insta::with_settings!({ snapshot_path => "../../../../tests/snapshots" }, {
             insta::assert_snapshot!(all.join("\n"));
@@ -477,8 +600,14 @@ mod tests {
             check(&schema, json!({"from_": 1, "cik_A": 2, "a_b": 3, "x_": 4})),
             Err("create_issue: unexpected `a_b`, did you mean `a-b`? (expected: *, from_: Any = None, cik_A: Any = None, a_b: Any = None, a_b: Any = None, x_: Any = None, x: Any = None)".to_owned()),
         );
-        assert_eq!(check(&schema, json!({"from_": 1, "cik_A": 2, "x_": 4})), Ok(json!({"from": 1, "cik-A": 2, "x_": 4})));
-        assert_eq!(check(&schema, json!({"from": 1, "from_": 2})), Ok(json!({"from": 1, "from_": 2})));
+        assert_eq!(
+            check(&schema, json!({"from_": 1, "cik_A": 2, "x_": 4})),
+            Ok(json!({"from": 1, "cik-A": 2, "x_": 4}))
+        );
+        assert_eq!(
+            check(&schema, json!({"from": 1, "from_": 2})),
+            Ok(json!({"from": 1, "from_": 2}))
+        );
     }
 
     #[test]
@@ -519,13 +648,24 @@ mod tests {
         ]
     }
 
-    const NAMES: [&str; 7] = ["repo", "repo_name", "repoName", "from", "from_", "titel", "x"];
+    const NAMES: [&str; 7] = [
+        "repo",
+        "repo_name",
+        "repoName",
+        "from",
+        "from_",
+        "titel",
+        "x",
+    ];
 
     fn any_schema() -> impl Strategy<Value = Value> {
         let name = proptest::sample::select(&NAMES[..]);
         let properties = proptest::collection::vec((name.clone(), any_type()), 0..5);
         let required = proptest::collection::vec(name, 0..2);
-        let rest = proptest::option::of(prop_oneof![Just(json!(false)), Just(json!({"type": "integer"}))]);
+        let rest = proptest::option::of(prop_oneof![
+            Just(json!(false)),
+            Just(json!({"type": "integer"}))
+        ]);
         (properties, required, rest, any::<bool>()).prop_map(|(properties, required, rest, any_of)| {
             let properties: Map<String, Value> =
                 properties.into_iter().map(|(name, schema)| (name.to_owned(), schema)).collect();
@@ -540,8 +680,12 @@ mod tests {
 
     fn any_arguments() -> impl Strategy<Value = Map<String, Value>> {
         let name = proptest::sample::select(&NAMES[..]);
-        proptest::collection::vec((name, any_value()), 0..4)
-            .prop_map(|pairs| pairs.into_iter().map(|(name, value)| (name.to_owned(), value)).collect())
+        proptest::collection::vec((name, any_value()), 0..4).prop_map(|pairs| {
+            pairs
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value))
+                .collect()
+        })
     }
 
     proptest! {
@@ -550,8 +694,7 @@ mod tests {
             let check = ArgumentCheck::new(&schema);
             if let Err(message) = check.check("t", arguments.clone()) {
                 let valid = jsonschema::options().should_validate_formats(false).build(&schema)
-                    .map(|validator| validator.is_valid(&Value::Object(arguments.clone())))
-                    .unwrap_or(true);
+                    .map_or(true, |validator| validator.is_valid(&Value::Object(arguments.clone())));
                 let listed: Vec<String> = parameters(&schema).into_iter().map(|parameter| parameter.name).collect();
                 let near = arguments.keys().any(|name| !listed.contains(name)
                     && listed.iter().any(|real| !arguments.contains_key(real) && is_near_miss(name, real)));

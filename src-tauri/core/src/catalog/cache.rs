@@ -4,6 +4,7 @@
 //! One file per server, named by its fingerprint; the file can always be thrown away. No value of an
 //! environment variable or header is in it, nor in the fingerprint.
 
+use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -51,23 +52,37 @@ impl Fingerprint {
             hash.update(part.as_bytes());
         };
         match &entry.transport {
-            EntryTransport::Stdio { command, args, env, cwd } => {
+            EntryTransport::Stdio {
+                command,
+                args,
+                env,
+                cwd,
+            } => {
                 add("stdio");
                 add(command);
                 add(&args.len().to_string());
-                args.iter().for_each(|arg| add(arg));
-                env.keys().for_each(|name| add(name));
+                for arg in args {
+                    add(arg);
+                }
+                for name in env.keys() {
+                    add(name);
+                }
                 add(&cwd.as_deref().unwrap_or(Path::new("")).to_string_lossy());
             }
             EntryTransport::Http { url, headers, sse } => {
                 add("http");
                 add(url);
-                headers.keys().for_each(|name| add(name));
+                for name in headers.keys() {
+                    add(name);
+                }
                 add(if *sse { "sse" } else { "" });
             }
         }
-        let digest = hash.finalize();
-        Self(digest[..16].iter().map(|byte| format!("{byte:02x}")).collect())
+        let mut name = String::new();
+        for byte in &hash.finalize()[..16] {
+            let _ = write!(name, "{byte:02x}");
+        }
+        Self(name)
     }
 }
 
@@ -88,8 +103,14 @@ impl Cache {
 
     /// Keep it. A failure costs the next start its head start, nothing else.
     pub(crate) fn save(&self, fingerprint: &Fingerprint, era: Option<Era>, list: &ToolList) {
-        let Some(path) = self.path(fingerprint) else { return };
-        let kept = Kept { version: VERSION, era, list: list.clone() };
+        let Some(path) = self.path(fingerprint) else {
+            return;
+        };
+        let kept = Kept {
+            version: VERSION,
+            era,
+            list: list.clone(),
+        };
         if self.load(fingerprint).as_ref() == Some(&kept) {
             return;
         }
@@ -104,27 +125,28 @@ impl Cache {
         let mut file = tempfile::NamedTempFile::new_in(dir)?;
         file.write_all(&serde_json::to_vec(kept)?)?;
         file.persist(path)?;
-        self.prune(dir)
-    }
-
-    fn prune(&self, dir: &Path) -> std::io::Result<()> {
-        let mut files: Vec<(SystemTime, PathBuf)> = std::fs::read_dir(dir)?
-            .filter_map(|entry| {
-                let path = entry.ok()?.path();
-                let modified = path.metadata().ok()?.modified().ok()?;
-                (path.extension()? == "json").then_some((modified, path))
-            })
-            .collect();
-        if files.len() > FILES_MAX {
-            files.sort();
-            for (_, path) in &files[..files.len() - FILES_MAX] {
-                std::fs::remove_file(path)?;
-            }
-        }
-        Ok(())
+        prune(dir)
     }
 
     fn path(&self, fingerprint: &Fingerprint) -> Option<PathBuf> {
         Some(self.dir.as_ref()?.join(format!("{}.json", fingerprint.0)))
     }
+}
+
+/// Forget the servers that were not seen for longest.
+fn prune(dir: &Path) -> std::io::Result<()> {
+    let mut files: Vec<(SystemTime, PathBuf)> = std::fs::read_dir(dir)?
+        .filter_map(|entry| {
+            let path = entry.ok()?.path();
+            let modified = path.metadata().ok()?.modified().ok()?;
+            (path.extension()? == "json").then_some((modified, path))
+        })
+        .collect();
+    if files.len() > FILES_MAX {
+        files.sort();
+        for (_, path) in &files[..files.len() - FILES_MAX] {
+            std::fs::remove_file(path)?;
+        }
+    }
+    Ok(())
 }

@@ -7,8 +7,6 @@
 
 use std::collections::HashMap;
 
-
-
 use super::signature::parameters;
 use crate::upstream::Tool;
 
@@ -39,19 +37,28 @@ const WHOLE_NAME: f32 = 4.0;
 
 /// Words that every question has.
 const STOP_WORDS: [&str; 36] = [
-    "a", "an", "and", "any", "are", "at", "be", "by", "can", "do", "doe", "for", "from", "how", "i", "in",
-    "into", "is", "it", "me", "my", "of", "on", "or", "please", "that", "the", "there", "this", "to", "tool",
-    "want", "what", "which", "with", "you",
+    "a", "an", "and", "any", "are", "at", "be", "by", "can", "do", "doe", "for", "from", "how",
+    "i", "in", "into", "is", "it", "me", "my", "of", "on", "or", "please", "that", "the", "there",
+    "this", "to", "tool", "want", "what", "which", "with", "you",
 ];
 
 /// The words of one server's tools.
 #[derive(Debug, Default)]
 pub(crate) struct SearchIndex {
-    words: HashMap<String, Vec<Posting>>,
+    words: HashMap<String, Word>,
     /// Words of each tool's name.
     names: Vec<Vec<String>>,
     /// Weighted length of each tool.
     lengths: Vec<f32>,
+}
+
+/// One word, and where it is.
+#[derive(Debug)]
+struct Word {
+    postings: Vec<Posting>,
+    /// In characters.
+    length: usize,
+    letters: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,21 +92,39 @@ impl SearchIndex {
             add(&mut name.iter().cloned(), NAME);
             add(&mut server.iter().cloned(), SERVER);
             if let Some(title) = &tool.title {
-                add(&mut words(title).into_iter().take(DESCRIPTION_WORDS_MAX), TITLE);
+                add(
+                    &mut words(title).into_iter().take(DESCRIPTION_WORDS_MAX),
+                    TITLE,
+                );
             }
             if let Some(description) = &tool.description {
-                add(&mut words(description).into_iter().take(DESCRIPTION_WORDS_MAX), DESCRIPTION);
+                add(
+                    &mut words(description).into_iter().take(DESCRIPTION_WORDS_MAX),
+                    DESCRIPTION,
+                );
             }
             for parameter in parameters(&tool.input_schema).iter().take(100) {
                 add(&mut words(&parameter.name).into_iter(), PARAMETER);
             }
             for (word, weight) in weights {
-                index.words.entry(word).or_default().push(Posting { tool: number as u32, weight });
+                let known = index.words.entry(word).or_insert_with_key(|word| Word {
+                    postings: Vec::new(),
+                    length: word.chars().count(),
+                    letters: letters(word),
+                });
+                known.postings.push(Posting {
+                    tool: number as u32,
+                    weight,
+                });
             }
             index.names.push(name);
             index.lengths.push(length);
         }
         index
+    }
+
+    fn postings(&self, word: &str) -> &[Posting] {
+        self.words.get(word).map_or(&[], |word| &word.postings)
     }
 }
 
@@ -112,25 +137,34 @@ pub(crate) fn search(query: &str, indexes: &[&SearchIndex], limit: usize) -> Vec
     }
     let total: f32 = indexes.iter().flat_map(|index| &index.lengths).sum();
     let average = (total / tools as f32).max(1.0);
-    let mut scores: Vec<Vec<f32>> = indexes.iter().map(|index| vec![0.0; index.lengths.len()]).collect();
+    let mut scores: Vec<Vec<f32>> = indexes
+        .iter()
+        .map(|index| vec![0.0; index.lengths.len()])
+        .collect();
     // For the name as a whole, a word asked for stands for the words that it was taken for.
     let mut named: Vec<Vec<f32>> = scores.clone();
     for word in &asked {
         let meant = meanings(word, indexes);
-        let found: usize = meant.iter().map(|(known, _)| frequency(known, indexes)).sum();
+        let found: usize = meant
+            .iter()
+            .map(|(known, _)| frequency(known, indexes))
+            .sum();
         let rarity = ((tools as f32 - found as f32 + 0.5).max(0.5) / (found as f32 + 0.5)).ln_1p();
         // A tool gains from the best meaning of a word, not from all of them.
         let mut best: HashMap<(usize, u32), f32> = HashMap::new();
         for (known, worth) in &meant {
             for (place, index) in indexes.iter().enumerate() {
-                for posting in index.words.get(*known).into_iter().flatten() {
+                for posting in index.postings(known) {
                     let length = index.lengths[posting.tool as usize] / average;
                     let bounded = posting.weight * (SATURATION + 1.0)
                         / (posting.weight + SATURATION * (1.0 - LENGTH + LENGTH * length));
                     let gain = worth * rarity * bounded;
                     let entry = best.entry((place, posting.tool)).or_default();
                     *entry = entry.max(gain);
-                    if index.names[posting.tool as usize].iter().any(|word| word == known) {
+                    if index.names[posting.tool as usize]
+                        .iter()
+                        .any(|word| word == known)
+                    {
                         let name = &mut named[place][posting.tool as usize];
                         *name = name.max(0.0) + worth / meant.len().max(1) as f32;
                     }
@@ -151,18 +185,26 @@ pub(crate) fn search(query: &str, indexes: &[&SearchIndex], limit: usize) -> Vec
             let matched = named[place][tool].min(asked.len() as f32);
             let of_query = matched / asked.len() as f32;
             let of_name = (matched / index.names[tool].len().max(1) as f32).min(1.0);
-            hits.push(Hit { index: place, tool, score: score + WHOLE_NAME * of_query * of_name });
+            hits.push(Hit {
+                index: place,
+                tool,
+                score: score + WHOLE_NAME * of_query * of_name,
+            });
         }
     }
     hits.sort_by(|one, other| {
-        other.score.total_cmp(&one.score).then(one.index.cmp(&other.index)).then(one.tool.cmp(&other.tool))
+        other
+            .score
+            .total_cmp(&one.score)
+            .then(one.index.cmp(&other.index))
+            .then(one.tool.cmp(&other.tool))
     });
     hits.truncate(limit);
     hits
 }
 
 fn frequency(word: &str, indexes: &[&SearchIndex]) -> usize {
-    indexes.iter().filter_map(|index| index.words.get(word)).map(Vec::len).sum()
+    indexes.iter().map(|index| index.postings(word).len()).sum()
 }
 
 /// The known words that a word asked for may mean, each with what it is worth: itself, words that
@@ -172,22 +214,20 @@ fn meanings<'a>(asked: &'a str, indexes: &[&'a SearchIndex]) -> Vec<(&'a str, f3
     if frequency(asked, indexes) > 0 {
         meant.push((asked, 1.0));
     }
-    let known = || indexes.iter().flat_map(|index| index.words.keys().map(String::as_str));
+    let known = || indexes.iter().flat_map(|index| &index.words);
     let length = asked.chars().count();
     if length >= 4 {
-        for word in known().filter(|word| word.len() > asked.len() && word.starts_with(asked)) {
-            meant.push((word, PREFIX));
-        }
+        let longer =
+            known().filter(|(word, _)| word.len() > asked.len() && word.starts_with(asked));
+        meant.extend(longer.map(|(word, _)| (word.as_str(), PREFIX)));
     }
     if meant.is_empty() && length >= 3 {
         let allowed = if length <= 5 { 1 } else { 2 };
         let letters = letters(asked);
-        for word in known() {
+        for (word, about) in known() {
             // Cheap tests first: most words differ in length or letters by more than is allowed.
-            let differs = (self::letters(word) ^ letters).count_ones() as usize;
-            if word.len().abs_diff(asked.len()) <= 4 * allowed
-                && differs <= 2 * allowed
-                && word.chars().count().abs_diff(length) <= allowed
+            if about.length.abs_diff(length) <= allowed
+                && (about.letters ^ letters).count_ones() as usize <= 2 * allowed
                 && strsim::osa_distance(word, asked) <= allowed
             {
                 meant.push((word, TYPO));
@@ -202,7 +242,8 @@ fn meanings<'a>(asked: &'a str, indexes: &[&'a SearchIndex]) -> Vec<(&'a str, f3
 
 /// Which letters a word has, one bit each.
 fn letters(word: &str) -> u64 {
-    word.bytes().fold(0, |letters, byte| letters | 1 << (byte % 64))
+    word.bytes()
+        .fold(0, |letters, byte| letters | 1 << (byte % 64))
 }
 
 fn query_words(query: &str) -> Vec<String> {
@@ -210,8 +251,11 @@ fn query_words(query: &str) -> Vec<String> {
     let mut all = words(&query);
     let mut seen = std::collections::HashSet::new();
     all.retain(|word| seen.insert(word.clone()));
-    let telling: Vec<String> =
-        all.iter().filter(|word| !STOP_WORDS.contains(&word.as_str())).cloned().collect();
+    let telling: Vec<String> = all
+        .iter()
+        .filter(|word| !STOP_WORDS.contains(&word.as_str()))
+        .cloned()
+        .collect();
     let mut asked = if telling.is_empty() { all } else { telling };
     asked.truncate(QUERY_WORDS_MAX);
     asked
@@ -222,13 +266,20 @@ fn query_words(query: &str) -> Vec<String> {
 /// Scripts without spaces give pairs of characters.
 pub(crate) fn words(text: &str) -> Vec<String> {
     let mut words = Vec::new();
-    for run in text.split(|c: char| !c.is_alphanumeric()).filter(|run| !run.is_empty()) {
+    for run in text
+        .split(|c: char| !c.is_alphanumeric())
+        .filter(|run| !run.is_empty())
+    {
         let chars: Vec<char> = run.chars().collect();
         if chars.iter().any(|c| is_ideograph(*c)) {
             if chars.len() == 1 {
                 words.push(run.to_owned());
             }
-            words.extend(chars.windows(2).map(|pair| pair.iter().collect::<String>().to_lowercase()));
+            words.extend(
+                chars
+                    .windows(2)
+                    .map(|pair| pair.iter().collect::<String>().to_lowercase()),
+            );
             continue;
         }
         let mut word = String::new();
@@ -267,34 +318,41 @@ fn stem(word: &str) -> String {
     if let Some(rest) = without("ies") {
         return format!("{rest}y");
     }
-    if let Some(rest) = ["sses", "shes", "ches", "xes", "zes"].iter().find_map(|ending| {
-        word.ends_with(ending).then(|| &word[..word.len() - 2])
-    }) {
+    if let Some(rest) = ["sses", "shes", "ches", "xes", "zes"]
+        .iter()
+        .find_map(|ending| word.ends_with(ending).then(|| &word[..word.len() - 2]))
+    {
         return rest.to_owned();
     }
     let singular = match without("s") {
         Some(rest) if !rest.ends_with(['s', 'u', 'i']) => rest,
         _ => word,
     };
-    let base = ["ing", "ed"]
-        .iter()
-        .find_map(|ending| singular.strip_suffix(ending).filter(|rest| rest.len() >= 3 && has_vowel(rest)))
-        .map(|rest| {
-            let bytes = rest.as_bytes();
-            let doubled = bytes.len() >= 4
-                && bytes[bytes.len() - 1] == bytes[bytes.len() - 2]
-                && !matches!(bytes[bytes.len() - 1], b'l' | b's' | b'z');
-            if doubled { &rest[..rest.len() - 1] } else { rest }
-        })
-        .unwrap_or(singular);
+    let shorter = ["ing", "ed"].iter().find_map(|ending| {
+        singular
+            .strip_suffix(ending)
+            .filter(|rest| rest.len() >= 3 && has_vowel(rest))
+    });
+    let base = match shorter.map(|rest| (rest, rest.as_bytes())) {
+        // `running` is of `run`, `calling` of `call`.
+        Some((rest, [.., before, last]))
+            if rest.len() >= 4 && before == last && !b"lsz".contains(last) =>
+        {
+            &rest[..rest.len() - 1]
+        }
+        Some((rest, _)) => rest,
+        None => singular,
+    };
     // `create` meets `creating`: both lose the `e`.
-    base.strip_suffix('e').filter(|rest| rest.len() >= 3).unwrap_or(base).to_owned()
+    base.strip_suffix('e')
+        .filter(|rest| rest.len() >= 3)
+        .unwrap_or(base)
+        .to_owned()
 }
 
 fn has_vowel(word: &str) -> bool {
     word.contains(['a', 'e', 'i', 'o', 'u', 'y'])
 }
-
 
 #[cfg(test)]
 mod tests {
@@ -303,8 +361,10 @@ mod tests {
     use super::*;
 
     fn tool(name: &str, description: &str, parameters: &[&str]) -> Tool {
-        let properties: serde_json::Map<String, Value> =
-            parameters.iter().map(|name| ((*name).to_owned(), Value::Bool(true))).collect();
+        let properties: serde_json::Map<String, Value> = parameters
+            .iter()
+            .map(|name| ((*name).to_owned(), Value::Bool(true)))
+            .collect();
         Tool {
             name: name.to_owned(),
             title: None,
@@ -317,36 +377,97 @@ mod tests {
 
     fn catalog() -> Vec<(&'static str, Vec<Tool>)> {
         vec![
-            ("github", vec![
-                tool("list_issues", "List issues of a repository, with filters", &["owner", "repo", "state"]),
-                tool("create_issue_comment", "Add a comment to an issue", &["issue_number", "body"]),
-                tool("create_issue", "Open a new issue in a GitHub repository", &["owner", "repo", "title", "body"]),
-                tool("create_pull_request", "Create a new pull request", &["head", "base"]),
-                tool("search_code", "Search for code across repositories", &["q"]),
-                tool("get_file_contents", "Get the contents of a file or directory", &["path"]),
-            ]),
-            ("filesystem", vec![
-                tool("read_file", "Read the complete contents of a file", &["path"]),
-                tool("write_file", "Create or overwrite a file", &["path", "content"]),
-                tool("list_directory", "List files and directories", &["path"]),
-                tool("searchFiles", "Recursively search for files matching a pattern", &["pattern"]),
-            ]),
-            ("everything", vec![
-                tool("echo", "Echoes back the input", &["message"]),
-                tool("get-sum", "Adds two numbers", &["a", "b"]),
-            ]),
-            ("time", vec![
-                tool("get_current_time", "Get current time in a specific timezone", &["timezone"]),
-                tool("convert_time", "Convert time between timezones", &["source_timezone"]),
-            ]),
-            ("slack", vec![tool("post_message", "Send a message to a channel", &["channel_id", "text"])]),
+            (
+                "github",
+                vec![
+                    tool(
+                        "list_issues",
+                        "List issues of a repository, with filters",
+                        &["owner", "repo", "state"],
+                    ),
+                    tool(
+                        "create_issue_comment",
+                        "Add a comment to an issue",
+                        &["issue_number", "body"],
+                    ),
+                    tool(
+                        "create_issue",
+                        "Open a new issue in a GitHub repository",
+                        &["owner", "repo", "title", "body"],
+                    ),
+                    tool(
+                        "create_pull_request",
+                        "Create a new pull request",
+                        &["head", "base"],
+                    ),
+                    tool("search_code", "Search for code across repositories", &["q"]),
+                    tool(
+                        "get_file_contents",
+                        "Get the contents of a file or directory",
+                        &["path"],
+                    ),
+                ],
+            ),
+            (
+                "filesystem",
+                vec![
+                    tool(
+                        "read_file",
+                        "Read the complete contents of a file",
+                        &["path"],
+                    ),
+                    tool(
+                        "write_file",
+                        "Create or overwrite a file",
+                        &["path", "content"],
+                    ),
+                    tool("list_directory", "List files and directories", &["path"]),
+                    tool(
+                        "searchFiles",
+                        "Recursively search for files matching a pattern",
+                        &["pattern"],
+                    ),
+                ],
+            ),
+            (
+                "everything",
+                vec![
+                    tool("echo", "Echoes back the input", &["message"]),
+                    tool("get-sum", "Adds two numbers", &["a", "b"]),
+                ],
+            ),
+            (
+                "time",
+                vec![
+                    tool(
+                        "get_current_time",
+                        "Get current time in a specific timezone",
+                        &["timezone"],
+                    ),
+                    tool(
+                        "convert_time",
+                        "Convert time between timezones",
+                        &["source_timezone"],
+                    ),
+                ],
+            ),
+            (
+                "slack",
+                vec![tool(
+                    "post_message",
+                    "Send a message to a channel",
+                    &["channel_id", "text"],
+                )],
+            ),
         ]
     }
 
     fn best(query: &str) -> Vec<String> {
         let catalog = catalog();
-        let indexes: Vec<SearchIndex> =
-            catalog.iter().map(|(server, tools)| SearchIndex::new(server, tools)).collect();
+        let indexes: Vec<SearchIndex> = catalog
+            .iter()
+            .map(|(server, tools)| SearchIndex::new(server, tools))
+            .collect();
         search(query, &indexes.iter().collect::<Vec<_>>(), 3)
             .into_iter()
             .map(|hit| catalog[hit.index].1[hit.tool].name.clone())
@@ -372,7 +493,12 @@ mod tests {
             ("pull requsts", "create_pull_request"),
             ("get-sum", "get-sum"),
         ] {
-            assert_eq!(best(query).first().map(String::as_str), Some(first), "{query}: {:?}", best(query));
+            assert_eq!(
+                best(query).first().map(String::as_str),
+                Some(first),
+                "{query}: {:?}",
+                best(query)
+            );
         }
     }
 
@@ -385,10 +511,19 @@ mod tests {
 
     #[test]
     fn words_are_split_where_readers_see_them() {
-        assert_eq!(words("getHTTPServer2-name_x.y"), ["get", "http", "server", "2", "nam", "x", "y"]);
-        assert_eq!(words("Issues creating created creates create"), ["issu", "creat", "creat", "creat", "creat"]);
+        assert_eq!(
+            words("getHTTPServer2-name_x.y"),
+            ["get", "http", "server", "2", "nam", "x", "y"]
+        );
+        assert_eq!(
+            words("Issues creating created creates create"),
+            ["issu", "creat", "creat", "creat", "creat"]
+        );
         assert_eq!(words("日本語"), ["日本", "本語"]);
-        assert_eq!(words("queries running boxes status class"), ["query", "run", "box", "status", "class"]);
+        assert_eq!(
+            words("queries running boxes status class"),
+            ["query", "run", "box", "status", "class"]
+        );
     }
 
     #[test]
@@ -397,13 +532,25 @@ mod tests {
             .map(|server| {
                 (0..27)
                     .map(|number| {
-                        let description = (0..60).map(|word| format!("word{}", (server * 31 + number * 7 + word * 13) % 5000)).collect::<Vec<_>>().join(" ");
-                        tool(&format!("verb{number}_thing{server}"), &description, &["alpha", "beta", "gamma"])
+                        let description = (0..60)
+                            .map(|word| {
+                                format!("word{}", (server * 31 + number * 7 + word * 13) % 5000)
+                            })
+                            .collect::<Vec<_>>()
+                            .join(" ");
+                        tool(
+                            &format!("verb{number}_thing{server}"),
+                            &description,
+                            &["alpha", "beta", "gamma"],
+                        )
                     })
                     .collect()
             })
             .collect();
-        let indexes: Vec<SearchIndex> = lists.iter().map(|tools| SearchIndex::new("s", tools)).collect();
+        let indexes: Vec<SearchIndex> = lists
+            .iter()
+            .map(|tools| SearchIndex::new("s", tools))
+            .collect();
         let indexes: Vec<&SearchIndex> = indexes.iter().collect();
         // The fastest of several runs, so that a busy machine does not fail it.
         let fastest = (0..10)
@@ -414,6 +561,9 @@ mod tests {
                 begun.elapsed()
             })
             .min();
-        assert!(fastest < Some(std::time::Duration::from_millis(100)), "{fastest:?}");
+        assert!(
+            fastest < Some(std::time::Duration::from_millis(100)),
+            "{fastest:?}"
+        );
     }
 }

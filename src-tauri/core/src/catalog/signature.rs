@@ -38,7 +38,10 @@ struct Root<'a> {
 
 impl<'a> Root<'a> {
     fn new(schema: &'a Value) -> Self {
-        Self { schema, left: Cell::new(SCHEMAS_MAX) }
+        Self {
+            schema,
+            left: Cell::new(SCHEMAS_MAX),
+        }
     }
 
     fn exhausted(&self, depth: usize) -> bool {
@@ -67,15 +70,27 @@ pub(crate) fn parameters(schema: &Value) -> Vec<Parameter> {
 }
 
 /// `certain`: what is required here is required whatever else holds.
-fn collect(schema: &Value, root: &Root<'_>, certain: bool, depth: usize, found: &mut Vec<Parameter>) {
-    let Value::Object(schema) = schema else { return };
+fn collect(
+    schema: &Value,
+    root: &Root<'_>,
+    certain: bool,
+    depth: usize,
+    found: &mut Vec<Parameter>,
+) {
+    let Value::Object(schema) = schema else {
+        return;
+    };
     if root.exhausted(depth) {
         return;
     }
     if let Some(properties) = schema.get("properties").and_then(Value::as_object) {
         for (name, property) in properties.iter().take(10 * PARAMETERS_MAX) {
             if !found.iter().any(|known| known.name == *name) {
-                found.push(Parameter { name: name.clone(), required: false, schema: property.clone() });
+                found.push(Parameter {
+                    name: name.clone(),
+                    required: false,
+                    schema: property.clone(),
+                });
             }
         }
     }
@@ -104,7 +119,11 @@ fn collect(schema: &Value, root: &Root<'_>, certain: bool, depth: usize, found: 
             if let Some(known) = found.iter_mut().find(|known| known.name == name) {
                 known.required = true;
             } else {
-                found.push(Parameter { name: name.to_owned(), required: true, schema: Value::Bool(true) });
+                found.push(Parameter {
+                    name: name.to_owned(),
+                    required: true,
+                    schema: Value::Bool(true),
+                });
             }
         }
     }
@@ -130,16 +149,15 @@ fn percent_decoded(text: &str) -> String {
     let mut rest = text.as_bytes();
     while let Some((first, after)) = rest.split_first() {
         let hex = after.get(..2).and_then(|hex| std::str::from_utf8(hex).ok());
-        match hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()).filter(|_| *first == b'%') {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &after[2..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
+        let decoded = hex
+            .and_then(|hex| u8::from_str_radix(hex, 16).ok())
+            .filter(|_| *first == b'%');
+        bytes.push(decoded.unwrap_or(*first));
+        rest = if decoded.is_some() {
+            &after[2..]
+        } else {
+            after
+        };
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
@@ -153,7 +171,11 @@ pub(crate) fn signature(alias: &str, tool: &Tool) -> String {
         } else {
             output
         };
-        let _ = write!(text, " -> {}", type_of(output, tool.output_schema.as_ref().unwrap_or(output)));
+        let _ = write!(
+            text,
+            " -> {}",
+            type_of(output, tool.output_schema.as_ref().unwrap_or(output))
+        );
     }
     text
 }
@@ -167,7 +189,10 @@ pub(crate) fn parameter_list(schema: &Value) -> String {
         let name = super::alias::identifier(&parameter.name);
         let mut item = format!("{name}: {}", type_of(&parameter.schema, schema));
         if !parameter.required {
-            let default = parameter.schema.get("default").map_or_else(|| "None".to_owned(), python);
+            let default = parameter
+                .schema
+                .get("default")
+                .map_or_else(|| "None".to_owned(), python);
             let _ = write!(item, " = {}", cut(&default, 60));
         }
         items.push(item);
@@ -246,8 +271,12 @@ fn parameter_line(parameter: &Parameter, root: &Value) -> String {
 
 fn description<'a>(schema: &'a Value, root: &'a Value) -> Option<&'a str> {
     let own = schema.get("description").and_then(Value::as_str);
-    own.or_else(|| reference(schema.as_object()?, root)?.get("description")?.as_str())
-        .filter(|text| !text.trim().is_empty())
+    own.or_else(|| {
+        reference(schema.as_object()?, root)?
+            .get("description")?
+            .as_str()
+    })
+    .filter(|text| !text.trim().is_empty())
 }
 
 fn bounds(schema: &Value) -> String {
@@ -286,7 +315,11 @@ fn parameters_of_output(schema: &Value) -> String {
 /// The Python type of a schema.
 pub(crate) fn type_of(schema: &Value, root: &Value) -> String {
     let text = type_at(schema, &Root::new(root), 0);
-    if text.chars().count() > TYPE_CHARS_MAX { shape_only(&text).to_owned() } else { text }
+    if text.chars().count() > TYPE_CHARS_MAX {
+        shape_only(&text).to_owned()
+    } else {
+        text
+    }
 }
 
 /// A type too long to show is still a list or a mapping.
@@ -313,35 +346,51 @@ fn type_at(schema: &Value, root: &Root<'_>, depth: usize) -> String {
         return format!("Literal[{}]", cut(&python(value), 60));
     }
     if let Some(values) = schema.get("enum").and_then(Value::as_array) {
-        let mut shown: Vec<String> =
-            values.iter().take(ENUM_VALUES_MAX).map(|value| cut(&python(value), 60).to_owned()).collect();
+        let mut shown: Vec<String> = values
+            .iter()
+            .take(ENUM_VALUES_MAX)
+            .map(|value| cut(&python(value), 60).to_owned())
+            .collect();
         if values.len() > ENUM_VALUES_MAX {
             shown.push("...".to_owned());
         }
         return format!("Literal[{}]", shown.join(", "));
     }
     if schema.contains_key("$ref") {
-        return reference(schema, root.schema).map_or_else(|| "Any".to_owned(), |target| type_at(target, root, depth + 1));
+        return reference(schema, root.schema).map_or_else(
+            || "Any".to_owned(),
+            |target| type_at(target, root, depth + 1),
+        );
     }
     for keyword in ["anyOf", "oneOf"] {
         if let Some(options) = schema.get(keyword).and_then(Value::as_array) {
             // Options that only say which names are required do not describe a type of their own.
             let own = schema.contains_key("type") || schema.contains_key("properties");
             if !own {
-                return union(options.iter().map(|option| type_at(option, root, depth + 1)));
+                return union(
+                    options
+                        .iter()
+                        .map(|option| type_at(option, root, depth + 1)),
+                );
             }
         }
     }
-    if let Some([only]) = schema.get("allOf").and_then(Value::as_array).map(Vec::as_slice)
+    if let Some([only]) = schema
+        .get("allOf")
+        .and_then(Value::as_array)
+        .map(Vec::as_slice)
         && !schema.contains_key("type")
     {
         return type_at(only, root, depth + 1);
     }
     match schema.get("type") {
         Some(Value::String(name)) => named(name, schema, root, depth),
-        Some(Value::Array(names)) => {
-            union(names.iter().filter_map(Value::as_str).map(|name| named(name, schema, root, depth)))
-        }
+        Some(Value::Array(names)) => union(
+            names
+                .iter()
+                .filter_map(Value::as_str)
+                .map(|name| named(name, schema, root, depth)),
+        ),
         _ if schema.contains_key("properties") || schema.contains_key("allOf") => {
             named("object", schema, root, depth)
         }
@@ -360,7 +409,11 @@ fn named(name: &str, schema: &Map<String, Value>, root: &Root<'_>, depth: usize)
         "array" => match schema.get("items") {
             Some(items @ Value::Object(_)) => {
                 let items = type_at(items, root, depth + 1);
-                if items == "Any" { "list".to_owned() } else { format!("list[{items}]") }
+                if items == "Any" {
+                    "list".to_owned()
+                } else {
+                    format!("list[{items}]")
+                }
             }
             _ => "list".to_owned(),
         },
@@ -370,7 +423,10 @@ fn named(name: &str, schema: &Map<String, Value>, root: &Root<'_>, depth: usize)
 }
 
 fn object(schema: &Map<String, Value>, root: &Root<'_>, depth: usize) -> String {
-    let Some(properties) = schema.get("properties").and_then(Value::as_object).filter(|names| !names.is_empty())
+    let Some(properties) = schema
+        .get("properties")
+        .and_then(Value::as_object)
+        .filter(|names| !names.is_empty())
     else {
         return match schema.get("additionalProperties") {
             Some(values @ Value::Object(_)) => match type_at(values, root, depth + 1).as_str() {
@@ -387,13 +443,18 @@ fn object(schema: &Map<String, Value>, root: &Root<'_>, depth: usize) -> String 
     let fields: Vec<String> = properties
         .iter()
         .map(|(name, property)| {
-            let needed = required.is_some_and(|names| names.iter().any(|known| known.as_str() == Some(name)));
+            let needed = required
+                .is_some_and(|names| names.iter().any(|known| known.as_str() == Some(name)));
             let mark = if needed { "" } else { "?" };
             format!("{name}{mark}: {}", type_at(property, root, depth + 1))
         })
         .collect();
     let text = format!("{{{}}}", fields.join(", "));
-    if text.chars().count() > TYPE_CHARS_MAX { "dict".to_owned() } else { text }
+    if text.chars().count() > TYPE_CHARS_MAX {
+        "dict".to_owned()
+    } else {
+        text
+    }
 }
 
 fn union(types: impl Iterator<Item = String>) -> String {
@@ -427,17 +488,37 @@ pub(crate) fn python(value: &Value) -> String {
             }
         }
         Value::Array(items) => {
-            format!("[{}]", items.iter().take(ENUM_VALUES_MAX).map(python).collect::<Vec<_>>().join(", "))
+            format!(
+                "[{}]",
+                items
+                    .iter()
+                    .take(ENUM_VALUES_MAX)
+                    .map(python)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )
         }
         Value::Object(fields) => {
-            let field = |(name, value): (&String, &Value)| format!("{}: {}", python(&name.clone().into()), python(value));
-            format!("{{{}}}", fields.iter().take(ENUM_VALUES_MAX).map(field).collect::<Vec<_>>().join(", "))
+            let field = |(name, value): (&String, &Value)| {
+                format!("{}: {}", python(&name.clone().into()), python(value))
+            };
+            format!(
+                "{{{}}}",
+                fields
+                    .iter()
+                    .take(ENUM_VALUES_MAX)
+                    .map(field)
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            )
         }
     }
 }
 
 fn cut(text: &str, chars_max: usize) -> &str {
-    text.char_indices().nth(chars_max).map_or(text, |(end, _)| &text[..end])
+    text.char_indices()
+        .nth(chars_max)
+        .map_or(text, |(end, _)| &text[..end])
 }
 
 #[cfg(test)]
@@ -518,9 +599,19 @@ mod tests {
 
     #[test]
     fn results() {
-        let wrapped = tool(json!({}), Some(json!({"properties": {"result": {"type": "array", "items": {"type": "integer"}}}})));
+        let wrapped = tool(
+            json!({}),
+            Some(
+                json!({"properties": {"result": {"type": "array", "items": {"type": "integer"}}}}),
+            ),
+        );
         assert_eq!(signature("f", &wrapped), "f() -> list[int]");
-        let plain = tool(json!({}), Some(json!({"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}}, "required": ["id"]})));
+        let plain = tool(
+            json!({}),
+            Some(
+                json!({"type": "object", "properties": {"id": {"type": "integer"}, "name": {"type": "string"}}, "required": ["id"]}),
+            ),
+        );
         assert_eq!(signature("f", &plain), "f() -> {id: int, name?: str}");
         insta::assert_snapshot!(docs(&plain), @r"
         Create an issue.
@@ -535,7 +626,10 @@ mod tests {
         let mut definitions = Map::new();
         for level in 0..40 {
             let next = json!({"$ref": format!("#/$defs/l{}", level + 1)});
-            definitions.insert(format!("l{level}"), json!({"anyOf": [next, {"type": "array", "items": next}]}));
+            definitions.insert(
+                format!("l{level}"),
+                json!({"anyOf": [next, {"type": "array", "items": next}]}),
+            );
         }
         let schema = json!({"properties": {"p": {"$ref": "#/$defs/l0"}}, "$defs": definitions});
         assert!(signature("f", &tool(schema, None)).len() < 1_000);

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use super::client::{Client, Place, files_in};
+use super::Search;
+use super::client::{Client, Place};
 use super::expand::Syntax;
 use super::fields::{Dialect, Timeout};
 
@@ -19,7 +20,7 @@ pub(super) const AMAZON_Q: Client = Client {
         let home = search.paths.home.join(".aws/amazonq");
         let mut places = search.projects(&[".amazonq/mcp.json"]);
         places.push(Place::user(home.join("mcp.json")));
-        places.extend(agents(&home.join("cli-agents")));
+        places.extend(agents(search, &home.join("cli-agents")));
         places
     },
     read: |reading| reading.section(&["mcpServers"]),
@@ -38,16 +39,18 @@ pub(super) const KIRO: Client = Client {
         let home = search.paths.home.join(".kiro");
         let mut places = search.projects(&[".kiro/settings/mcp.json"]);
         places.push(Place::user(home.join("settings/mcp.json")));
-        places.extend(agents(&home.join("agents")));
+        places.extend(agents(search, &home.join("agents")));
         places
     },
     read: |reading| reading.section(&["mcpServers"]),
 };
 
-fn agents(folder: &Path) -> impl Iterator<Item = Place> {
-    files_in(folder, |name| {
-        !name.starts_with('.') && name.ends_with(".json")
-    })
-    .into_iter()
-    .map(Place::user)
+fn agents(search: &Search<'_>, folder: &Path) -> Vec<Place> {
+    search
+        .files_in(folder, |name| {
+            !name.starts_with('.') && name.to_ascii_lowercase().ends_with(".json")
+        })
+        .into_iter()
+        .map(Place::user)
+        .collect()
 }

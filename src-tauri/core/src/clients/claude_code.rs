@@ -145,6 +145,7 @@ fn project_file(reading: &mut Reading<'_, '_>) {
     };
     let search = reading.search;
     let document = |path: &Path| {
+        search.consult(path);
         Document::read(path, Format::Json)
             .and_then(Result::ok)
             .map(|document| document.root)

@@ -1,6 +1,6 @@
 //! Claude Desktop. Its file moved with each way of packaging it for Windows; all candidates are read.
 
-use super::client::{Client, Place, files_in};
+use super::client::{Client, Place};
 use super::expand::Syntax;
 use super::fields::{Dialect, Timeout};
 use crate::paths::Os;
@@ -26,11 +26,11 @@ pub(super) const CLIENT: Client = Client {
             Os::Macos => {}
             Os::Windows => {
                 // The newest package first: where it runs, the older files are left behind unread.
-                let newest = files_in(&local.join("Claude-Data"), |name| {
+                let newest = search.files_in(&local.join("Claude-Data"), |name| {
                     name.to_ascii_lowercase().starts_with("claude_") && name != FILE
                 });
                 let packages =
-                    files_in(&local.join("Packages"), |name| name.starts_with("Claude_"));
+                    search.files_in(&local.join("Packages"), |name| name.starts_with("Claude_"));
                 let packages = packages
                     .into_iter()
                     .map(|package| package.join("LocalCache/Roaming/Claude"));

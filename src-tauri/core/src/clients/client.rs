@@ -64,27 +64,6 @@ pub(super) fn format_of(path: &Path) -> Format {
     }
 }
 
-/// Files of a folder whose names `keep` accepts, by name; no folder is an empty one.
-pub(super) fn files_in(folder: &Path, keep: impl Fn(&str) -> bool) -> Vec<PathBuf> {
-    // More are not configuration, and the list is made again at each change.
-    const FILES_MAX: usize = 1_000;
-    let mut files: Vec<PathBuf> = std::fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .take(10 * FILES_MAX)
-        .map(|entry| entry.path())
-        .filter(|path| {
-            path.file_name()
-                .and_then(|name| name.to_str())
-                .is_some_and(&keep)
-        })
-        .collect();
-    files.sort();
-    files.truncate(FILES_MAX);
-    files
-}
-
 /// What all files together gave.
 #[derive(Debug, Default)]
 pub(super) struct Found {
@@ -170,6 +149,7 @@ impl Reading<'_, '_> {
             home: &self.search.paths.home,
             project: self.project.as_deref(),
             file: self.path,
+            consulted: &self.search.consulted,
         };
         let source = Source {
             client: self.client.id.to_owned(),

@@ -1,6 +1,6 @@
 //! Continue: YAML with a list of named servers, and JSON files in the shapes of other clients.
 
-use super::client::{Client, Place, Reading, files_in};
+use super::client::{Client, Place, Reading};
 use super::expand::Syntax;
 use super::explicit::any_shape;
 use super::fields::{Dialect, Timeout};
@@ -18,7 +18,7 @@ pub(super) const CLIENT: Client = Client {
     places: |search| {
         let mut places = Vec::new();
         for project in search.projects {
-            let files = files_in(&project.join(".continue/mcpServers"), is_block);
+            let files = search.files_in(&project.join(".continue/mcpServers"), is_block);
             places.extend(
                 files
                     .iter()
@@ -33,7 +33,8 @@ pub(super) const CLIENT: Client = Client {
                 .map(|file| Place::user(home.join(file))),
         );
         places.extend(
-            files_in(&home.join("mcpServers"), is_block)
+            search
+                .files_in(&home.join("mcpServers"), is_block)
                 .into_iter()
                 .map(Place::user),
         );

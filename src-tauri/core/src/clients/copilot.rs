@@ -1,4 +1,4 @@
-//! GitHub Copilot outside VS Code: its CLI, and its plugin for JetBrains.
+//! GitHub Copilot outside VS Code: its CLI, and its plugin for `JetBrains`.
 
 use super::client::{Client, Place};
 use super::expand::Syntax;
@@ -26,7 +26,7 @@ pub(super) const CLI: Client = Client {
     read: |reading| reading.section(&["mcpServers"]),
 };
 
-/// GitHub Copilot for JetBrains, in VS Code's shape.
+/// GitHub Copilot for `JetBrains`, in VS Code's shape.
 pub(super) const JETBRAINS: Client = Client {
     id: "copilot-jetbrains",
     name: "GitHub Copilot for JetBrains",

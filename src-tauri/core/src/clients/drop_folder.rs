@@ -2,7 +2,7 @@
 //!
 //! Files of the folder itself, by name. Hidden files, backups and folders inside are left alone.
 
-use super::client::{Client, Place, files_in};
+use super::client::{Client, Place};
 use super::explicit::{PASTED, any_shape};
 
 /// The drop folders.
@@ -14,7 +14,7 @@ pub(super) const CLIENT: Client = Client {
         search
             .drop_folders()
             .iter()
-            .flat_map(|folder| files_in(folder, is_config))
+            .flat_map(|folder| search.files_in(folder, is_config))
             .map(Place::user)
             .collect()
     },

@@ -5,8 +5,9 @@
 //! that looks like a placeholder stays as it is.
 
 use std::borrow::Cow;
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use super::parse::read_text;
 use crate::paths::{Environment, Os};
@@ -68,6 +69,8 @@ pub(super) struct Scope<'a> {
     pub(super) project: Option<&'a Path>,
     /// The file, for paths relative to it.
     pub(super) file: &'a Path,
+    /// Takes note of each other file that has a say.
+    pub(super) consulted: &'a RefCell<Vec<PathBuf>>,
 }
 
 /// A file that a placeholder puts in is a secret or a short text.
@@ -294,12 +297,24 @@ impl Scope<'_> {
     fn inserted_file<'t>(&self, path: &str) -> Outcome<'t> {
         let full = crate::paths::under_home(path, self.home)
             .unwrap_or_else(|| self.file.parent().unwrap_or(self.home).join(path));
+        self.consulted.borrow_mut().push(full.clone());
         let fits = std::fs::metadata(&full)
             .is_ok_and(|file| file.is_file() && file.len() <= INSERTED_BYTES_MAX);
         match std::fs::read_to_string(&full) {
             Ok(text) if fits => Outcome::Value(text.trim().to_owned().into()),
             _ => Outcome::Missing(format!("file:{path}")),
         }
+    }
+
+    /// The variables of a `.env` file.
+    pub(super) fn env_file(&self, path: &Path) -> Result<BTreeMap<String, String>, String> {
+        self.consulted.borrow_mut().push(path.to_owned());
+        let text = match read_text(path) {
+            Some(Ok(text)) => text,
+            Some(Err(unreadable)) => return Err(unreadable.message),
+            None => return Err("there is no such file".to_owned()),
+        };
+        Ok(env_lines(&text))
     }
 
     /// The project's `.env` first, then Continue's own.
@@ -315,7 +330,7 @@ impl Scope<'_> {
         folders
             .into_iter()
             .flatten()
-            .find_map(|folder| env_file(&folder.join(".env")).ok()?.remove(name))
+            .find_map(|folder| self.env_file(&folder.join(".env")).ok()?.remove(name))
             .map_or_else(
                 || Outcome::Missing(name.to_owned()),
                 |value| Outcome::Value(value.into()),
@@ -374,16 +389,7 @@ fn identifier(text: &str) -> &str {
     }
 }
 
-/// The variables of a `.env` file: `NAME=value` lines, `export` before them, `#` comments, quotes.
-pub(super) fn env_file(path: &Path) -> Result<BTreeMap<String, String>, String> {
-    let text = match read_text(path) {
-        Some(Ok(text)) => text,
-        Some(Err(unreadable)) => return Err(unreadable.message),
-        None => return Err("there is no such file".to_owned()),
-    };
-    Ok(env_lines(&text))
-}
-
+/// `NAME=value` lines, `export` before them, `#` comments, quotes.
 fn env_lines(text: &str) -> BTreeMap<String, String> {
     let mut variables = BTreeMap::new();
     for line in text.lines() {
@@ -448,6 +454,7 @@ mod tests {
             home: Path::new("/home/u"),
             project: Some(Path::new("/work/app")),
             file: Path::new("/home/u/f.json"),
+            consulted: &RefCell::default(),
         };
         let mut needs = Vec::new();
         (scope.expand(text, field, &mut needs), needs)

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::entry::EntryTransport;
-use super::expand::{Field, Scope, Syntax, env_file};
+use super::expand::{Field, Scope, Syntax};
 use super::parse::{Kind, Member, Value};
 use crate::paths::{Os, under_home};
 
@@ -299,24 +299,24 @@ impl<'v> Reader<'v, '_> {
     /// Program, arguments, and the variables that an old Zed entry keeps inside `command`.
     fn program(&mut self) -> Result<(String, Vec<String>, Env), Refusal> {
         let (key, value) = self.find(COMMAND).ok_or_else(|| self.nothing_to_run())?;
-        let mut words = Vec::new();
+        let mut line = Vec::new();
         let mut env = Env::new();
         match &value.kind {
-            Kind::Text(text) => words.push(text.clone()),
-            Kind::List(_) => words = self.words(value, key)?,
+            Kind::Text(text) => line.push(text.clone()),
+            Kind::List(_) => line = words(value, key)?,
             Kind::Map(_) => {
                 let path = value
                     .get("path")
                     .or_else(|| value.get("command"))
                     .and_then(Value::text);
-                words.push(
+                line.push(
                     path.ok_or_else(|| {
                         wrong(value, key, "a text, a list, or an object with `path`")
                     })?
                     .to_owned(),
                 );
                 if let Some(args) = value.get("args").filter(|args| !args.is_null()) {
-                    words.extend(self.words(args, "command.args")?);
+                    line.extend(words(args, "command.args")?);
                 }
                 if let Some(inner) = value.get("env").filter(|env| !env.is_null()) {
                     env = self.env_of(inner, "command.env")?;
@@ -325,9 +325,9 @@ impl<'v> Reader<'v, '_> {
             _ => return Err(wrong(value, key, "a text or a list")),
         }
         if let Some((key, args)) = self.find(&["args"]) {
-            words.extend(self.words(args, key)?);
+            line.extend(words(args, key)?);
         }
-        if let Some(long) = words.iter().find(|word| word.len() > TEXT_BYTES_MAX) {
+        if let Some(long) = line.iter().find(|word| word.len() > TEXT_BYTES_MAX) {
             let message = format!(
                 "an argument of {} bytes is longer than {} KiB",
                 long.len(),
@@ -335,32 +335,15 @@ impl<'v> Reader<'v, '_> {
             );
             return Err(Refusal::Wrong(value.at, message));
         }
-        let mut words = words.into_iter();
-        let command = words.next().filter(|word| !word.trim().is_empty());
+        let mut line = line.into_iter();
+        let command = line.next().filter(|word| !word.trim().is_empty());
         let command =
             command.ok_or_else(|| Refusal::Wrong(value.at, "`command` is empty".to_owned()))?;
         let command = self.place(&command, Field::Command);
-        let args = words
+        let args = line
             .map(|word| self.scope.expand(&word, Field::Argument, &mut self.needs))
             .collect();
         Ok((command, args, env))
-    }
-
-    /// Texts, with numbers and booleans taken as they would be typed.
-    fn words(&self, value: &Value, key: &str) -> Result<Vec<String>, Refusal> {
-        let items = value
-            .items()
-            .ok_or_else(|| wrong(value, key, "a list of texts"))?;
-        if items.len() > ITEMS_MAX {
-            return Err(Refusal::Wrong(
-                value.at,
-                format!("`{key}` has more than {ITEMS_MAX} items"),
-            ));
-        }
-        items
-            .iter()
-            .map(|item| plain_text(item).ok_or_else(|| wrong(item, key, "a list of texts")))
-            .collect()
     }
 
     fn env(&mut self) -> Result<Env, Refusal> {
@@ -373,7 +356,7 @@ impl<'v> Reader<'v, '_> {
                 .or(self.scope.file.parent())
                 .unwrap_or(self.scope.home)
                 .join(&path);
-            match env_file(&full) {
+            match self.scope.env_file(&full) {
                 Ok(variables) => env.extend(
                     variables
                         .into_iter()
@@ -611,6 +594,23 @@ fn members<'v>(value: &'v Value, key: &str) -> Result<&'v [Member], Refusal> {
         ));
     }
     Ok(members)
+}
+
+/// Texts, with numbers and booleans taken as they would be typed.
+fn words(value: &Value, key: &str) -> Result<Vec<String>, Refusal> {
+    let items = value
+        .items()
+        .ok_or_else(|| wrong(value, key, "a list of texts"))?;
+    if items.len() > ITEMS_MAX {
+        return Err(Refusal::Wrong(
+            value.at,
+            format!("`{key}` has more than {ITEMS_MAX} items"),
+        ));
+    }
+    items
+        .iter()
+        .map(|item| plain_text(item).ok_or_else(|| wrong(item, key, "a list of texts")))
+        .collect()
 }
 
 fn plain_text(value: &Value) -> Option<String> {

@@ -1,6 +1,6 @@
 //! Gemini CLI, Qwen Code and Antigravity, which grew out of one another.
 
-use super::client::{Client, Place, Reading, files_in};
+use super::client::{Client, Place, Reading};
 use super::expand::Syntax;
 use super::fields::{Dialect, Timeout};
 use super::parse::{Document, Format, Member, Value};
@@ -31,7 +31,7 @@ pub(super) const GEMINI: Client = Client {
         let mut places = vec![Place::user(system)];
         places.extend(search.projects(&[".gemini/settings.json"]));
         places.push(Place::user(home.join("settings.json")));
-        let extensions = files_in(&home.join("extensions"), |name| !name.starts_with('.'));
+        let extensions = search.files_in(&home.join("extensions"), |name| !name.starts_with('.'));
         places.extend(
             extensions
                 .into_iter()
@@ -116,6 +116,7 @@ fn switched_off(reading: &mut Reading<'_, '_>) {
         .paths
         .home
         .join(".gemini/mcp-server-enablement.json");
+    reading.search.consult(&path);
     let Some(Ok(switches)) = Document::read(&path, Format::Json) else {
         return;
     };

@@ -17,7 +17,9 @@ pub(super) const CLIENT: Client = Client {
     },
     places: |search| {
         let home = &search.paths.home;
-        let pointer = read_text(&home.join(".lmstudio-home-pointer")).and_then(Result::ok);
+        let pointer = home.join(".lmstudio-home-pointer");
+        search.consult(&pointer);
+        let pointer = read_text(&pointer).and_then(Result::ok);
         let moved =
             pointer.map(|text| under_home(text.trim(), home).unwrap_or_else(|| text.trim().into()));
         moved

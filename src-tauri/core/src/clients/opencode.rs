@@ -44,8 +44,8 @@ fn read(reading: &mut Reading<'_, '_>) {
     let second_generation =
         servers.is_some_and(|servers| servers.members().is_some() && !looks_like_entry(servers));
     if second_generation {
-        reading.section(&["mcp", "servers"])
+        reading.section(&["mcp", "servers"]);
     } else {
-        reading.section(&["mcp"])
+        reading.section(&["mcp"]);
     }
 }

@@ -29,7 +29,7 @@ pub(super) const WARP: Client = Client {
     read: servers,
 };
 
-/// JetBrains Junie.
+/// Junie, the agent of `JetBrains`.
 pub(super) const JUNIE: Client = Client {
     id: "junie",
     name: "JetBrains Junie",

@@ -1,11 +1,11 @@
-//! VS Code and its kin: Insiders, VSCodium, Code - OSS, and the servers that they leave on remote machines.
+//! VS Code and its kin: Insiders, `VSCodium`, Code - OSS, and the servers that they leave on remote machines.
 //!
 //! Values of `inputs` are in its secret store, where only VS Code may look: what needs one says so.
 
 use std::path::PathBuf;
 
 use super::Search;
-use super::client::{Client, Place, Reading, files_in};
+use super::client::{Client, Place, Reading};
 use super::expand::Syntax;
 use super::fields::{Dialect, Timeout};
 
@@ -22,7 +22,7 @@ pub(super) const CLIENT: Client = Client {
         let mut places = search.projects(&[".vscode/mcp.json"]);
         for user in user_folders(search) {
             places.push(Place::user(user.join("mcp.json")));
-            let profiles = files_in(&user.join("profiles"), |name| !name.starts_with('.'));
+            let profiles = search.files_in(&user.join("profiles"), |name| !name.starts_with('.'));
             places.extend(
                 profiles
                     .into_iter()

@@ -1,18 +1,19 @@
 //! One running server that has been greeted: calls and lists over it, until it ends.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
 
 use rmcp::ClientHandler;
 use rmcp::model::{
-    CancelledNotification, CancelledNotificationParam, ClientConfig,
-    ClientNotification, ClientRequest, CustomRequest, CustomResult, ErrorData, RequestId,
+    CancelledNotification, CancelledNotificationParam, ClientConfig, ClientNotification,
+    ClientRequest, CustomRequest, CustomResult, ErrorData, RequestId,
 };
 use rmcp::service::{
     NotificationContext, Peer, PeerRequestOptions, RequestContext, RoleClient, RunningService,
     ServiceError, serve_directly,
 };
+use rmcp::transport::Transport;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -23,7 +24,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::error::UpstreamError;
 use super::lifecycle::{Greeting, answer, client_info};
-use super::stdio::{Noise, Process, StderrTail, StdioTransport};
+use super::stdio::{Noise, Process, ProcessHandle, StderrTail};
 use super::tools::{TOOLS_MAX, ToolList};
 use super::wire::raw_result;
 use super::{EXIT_STATUS, lock};
@@ -36,9 +37,6 @@ const LIST_BYTES_MAX: usize = super::wire::LINE_BYTES_MAX;
 
 /// One listing that nobody waits for with a deadline of his own.
 const LIST: Duration = Duration::from_secs(30);
-
-/// How recent a list must be not to be asked for again because a name was missing.
-const LIST_FRESH: Duration = Duration::from_millis(500);
 
 /// A live connection. Dropping it stops the server in the background.
 pub(crate) struct Connection {
@@ -62,7 +60,8 @@ pub(crate) struct Connection {
 
 struct Listed {
     tools: Result<Arc<ToolList>, UpstreamError>,
-    at: Instant,
+    /// When this list was asked for.
+    began: Option<Instant>,
 }
 
 /// Our side of the protocol: what servers may ask of us.
@@ -93,7 +92,7 @@ impl ClientHandler for Face {
 impl Connection {
     pub(super) fn new(
         server: String,
-        transport: StdioTransport,
+        transport: impl Transport<RoleClient> + 'static,
         process: Process,
         greeting: Greeting,
         stderr: Arc<StderrTail>,
@@ -101,9 +100,14 @@ impl Connection {
         on_tools: impl Fn(Arc<ToolList>) + Send + Sync + 'static,
     ) -> Arc<Self> {
         let tools_changed = Arc::new(Notify::new());
-        let face = Face { tools_changed: Arc::clone(&tools_changed) };
+        let face = Face {
+            tools_changed: Arc::clone(&tools_changed),
+        };
         let closed = CancellationToken::new();
-        let transport = Ending { transport, closed: closed.clone() };
+        let transport = Ending {
+            transport,
+            closed: closed.clone(),
+        };
         let service = serve_directly(face, transport, Some(greeting.peer.clone()));
         let not_yet = UpstreamError::Protocol {
             server: server.clone(),
@@ -122,7 +126,10 @@ impl Connection {
                 stderr,
                 noise,
                 started_at: SystemTime::now(),
-                tools: Mutex::new(Listed { tools: Err(not_yet), at: Instant::now() }),
+                tools: Mutex::new(Listed {
+                    tools: Err(not_yet),
+                    began: None,
+                }),
                 listing: tokio::sync::Mutex::new(()),
                 on_tools: Box::new(on_tools),
                 stopping: AtomicBool::new(false),
@@ -130,6 +137,10 @@ impl Connection {
                 _tasks: tasks,
             }
         })
+    }
+
+    pub(super) fn process(&self) -> ProcessHandle {
+        self.process.handle()
     }
 
     pub(super) fn pid(&self) -> u32 {
@@ -145,7 +156,9 @@ impl Connection {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.closed.is_cancelled() || self.stopping.load(Ordering::SeqCst) || self.process.has_exited()
+        self.closed.is_cancelled()
+            || self.stopping.load(Ordering::SeqCst)
+            || self.process.has_exited()
     }
 
     /// Resolves when the connection has ended, without keeping it alive.
@@ -158,7 +171,9 @@ impl Connection {
         let mut notes = Vec::new();
         notes.extend(self.greeting.note.clone());
         if let Some(line) = self.noise.first() {
-            notes.push(format!("writes to stdout, which is for messages alone; the first line was: {line}"));
+            notes.push(format!(
+                "writes to stdout, which is for messages alone; the first line was: {line}"
+            ));
         }
         match &lock(&self.tools).tools {
             Ok(tools) => notes.extend(tools.notes.iter().cloned()),
@@ -172,44 +187,62 @@ impl Connection {
     }
 
     /// List the tools. A server that answers with an error stays usable, and the error is what
-    /// [`Self::tools`] gives; an error here means that the server is lost.
+    /// [`Self::tools`] gives unless there was a list before; an error here means that the server is
+    /// lost.
     pub(super) async fn list(&self) -> Result<(), UpstreamError> {
-        let _one_at_a_time = self.listing.lock().await;
-        let tools = match self.all_pages().await {
-            Ok(tools) => Ok(Arc::new(tools)),
-            Err(error @ (UpstreamError::Died { .. } | UpstreamError::Stopped { .. })) => return Err(error),
-            Err(error) => Err(error),
-        };
-        *lock(&self.tools) = Listed { tools, at: Instant::now() };
-        Ok(())
+        self.list_since(Instant::now()).await
     }
 
-    /// List the tools, unless that was done a moment ago.
+    /// List the tools as they are now; callers at the same time share one list.
     pub(super) async fn list_again(&self) -> Result<Arc<ToolList>, UpstreamError> {
-        if lock(&self.tools).at.elapsed() > LIST_FRESH {
-            let before = self.tools().ok();
-            match timeout(LIST, self.list()).await {
-                Ok(listed) => listed?,
-                Err(_) => {
-                    return Err(UpstreamError::Protocol {
-                        server: self.server.clone(),
-                        detail: format!("tools/list was not answered within {} s", LIST.as_secs()),
-                    });
-                }
-            }
-            if let Ok(tools) = self.tools()
-                && before.as_ref() != Some(&tools)
-            {
-                (self.on_tools)(tools);
-            }
+        let before = self.tools().ok();
+        let Ok(listed) = timeout(LIST, self.list()).await else {
+            return Err(UpstreamError::Protocol {
+                server: self.server.clone(),
+                detail: format!("tools/list was not answered within {} s", LIST.as_secs()),
+            });
+        };
+        listed?;
+        let tools = self.tools()?;
+        if !before.is_some_and(|before| Arc::ptr_eq(&before, &tools)) {
+            (self.on_tools)(Arc::clone(&tools));
         }
-        self.tools()
+        Ok(tools)
+    }
+
+    /// A list that began after `asked` is as good as another one.
+    async fn list_since(&self, asked: Instant) -> Result<(), UpstreamError> {
+        let _one_at_a_time = self.listing.lock().await;
+        if lock(&self.tools).began.is_some_and(|began| began >= asked) {
+            return Ok(());
+        }
+        let began = Some(Instant::now());
+        let answer = match self.all_pages().await {
+            Err(error @ (UpstreamError::Died { .. } | UpstreamError::Stopped { .. })) => {
+                return Err(error);
+            }
+            answer => answer,
+        };
+        let mut listed = lock(&self.tools);
+        listed.began = began;
+        match (answer, &listed.tools) {
+            // The same value stays, and with it all that was derived from it.
+            (Ok(tools), Ok(before)) if tools == **before => {}
+            (Ok(tools), _) => listed.tools = Ok(Arc::new(tools)),
+            (Err(error), Ok(_)) => {
+                tracing::warn!(server = %self.server, %error, "the list of tools is not renewed");
+            }
+            (Err(error), Err(_)) => listed.tools = Err(error),
+        }
+        Ok(())
     }
 
     async fn all_pages(&self) -> Result<ToolList, UpstreamError> {
         #[derive(Deserialize)]
-        struct Page {
-            tools: Option<Vec<Value>>,
+        struct Page<'a> {
+            /// Each by itself, so that one that is no JSON value for us costs only itself.
+            #[serde(borrow)]
+            tools: Option<Vec<&'a RawValue>>,
             #[serde(rename = "nextCursor", default)]
             next_cursor: Option<Value>,
         }
@@ -226,14 +259,19 @@ impl Connection {
             let text = match self.request("tools/list", params).await {
                 Ok(text) => text,
                 // A server without tools need not know the method.
-                Err(UpstreamError::Rpc { rpc_code: -32601, .. }) if page_number == 1 => {
+                Err(UpstreamError::Rpc {
+                    rpc_code: -32601, ..
+                }) if page_number == 1 => {
                     note = Some("offers no tools".to_owned());
                     break;
                 }
                 Err(UpstreamError::Rpc { message, .. }) => {
                     let detail = format!("tools/list failed on page {page_number}: {message}");
                     if page_number == 1 {
-                        return Err(UpstreamError::Protocol { server: self.server.clone(), detail });
+                        return Err(UpstreamError::Protocol {
+                            server: self.server.clone(),
+                            detail,
+                        });
                     }
                     note = Some(format!("{detail}; the pages before it count"));
                     break;
@@ -241,24 +279,38 @@ impl Connection {
                 Err(error) => return Err(error),
             };
             bytes += text.get().len();
-            let page: Page = serde_json::from_str(text.get()).map_err(|error| UpstreamError::Protocol {
-                server: self.server.clone(),
-                detail: format!("its answer to tools/list is not a list: {error}"),
-            })?;
-            objects.extend(page.tools.unwrap_or_default());
-            let next = page.next_cursor.filter(|cursor| !cursor.is_null() && cursor.as_str() != Some(""));
+            let page: Page<'_> =
+                serde_json::from_str(text.get()).map_err(|error| UpstreamError::Protocol {
+                    server: self.server.clone(),
+                    detail: format!("its answer to tools/list is not a list: {error}"),
+                })?;
+            let tools = page.tools.unwrap_or_default();
+            objects.extend(
+                tools
+                    .iter()
+                    .map(|tool| serde_json::from_str(tool.get()).unwrap_or_default()),
+            );
+            let next = page
+                .next_cursor
+                .filter(|cursor| !cursor.is_null() && cursor.as_str() != Some(""));
             if objects.len() > TOOLS_MAX {
                 objects.truncate(TOOLS_MAX);
-                note = Some(format!("lists more than {TOOLS_MAX} tools; the rest is left out"));
+                note = Some(format!(
+                    "lists more than {TOOLS_MAX} tools; the rest is left out"
+                ));
                 break;
             }
             let Some(next) = next else { break };
             if cursor.as_ref() == Some(&next) {
-                note = Some(format!("repeats the cursor of page {page_number}; later pages are left out"));
+                note = Some(format!(
+                    "repeats the cursor of page {page_number}; later pages are left out"
+                ));
                 break;
             }
             if page_number >= PAGES_MAX || bytes > LIST_BYTES_MAX {
-                note = Some(format!("lists its tools on more than {page_number} pages; the rest is left out"));
+                note = Some(format!(
+                    "lists its tools on more than {page_number} pages; the rest is left out"
+                ));
                 break;
             }
             cursor = Some(next);
@@ -296,12 +348,17 @@ impl Connection {
         }
         let request = ClientRequest::CustomRequest(CustomRequest::new(method, Some(params)));
         let peer = self.service.peer();
-        let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await;
+        let sent = peer
+            .send_cancellable_request(request, PeerRequestOptions::no_options())
+            .await;
         let mut handle = match sent {
             Ok(handle) => handle,
             Err(error) => return Err(self.service_error(error).await),
         };
-        let mut cancel = CancelOnDrop { peer, id: Some(handle.id.clone()) };
+        let mut cancel = CancelOnDrop {
+            peer,
+            id: Some(handle.id.clone()),
+        };
         let answered = tokio::select! {
             biased;
             answered = &mut handle.rx => answered,
@@ -327,47 +384,56 @@ impl Connection {
                 server: self.server.clone(),
                 rpc_code: error.code.0.into(),
                 message: error.message.into_owned(),
-                data: error.data,
+                data: error.data.map(Box::new),
             },
             ServiceError::TransportClosed | ServiceError::TransportSend(_) => self.death().await,
-            other => UpstreamError::Protocol { server: self.server.clone(), detail: other.to_string() },
+            other => UpstreamError::Protocol {
+                server: self.server.clone(),
+                detail: other.to_string(),
+            },
         }
     }
 
     /// Why there is no connection any more.
     pub(super) async fn death(&self) -> UpstreamError {
         if self.stopping.load(Ordering::SeqCst) {
-            return UpstreamError::Stopped { server: self.server.clone() };
+            return UpstreamError::Stopped {
+                server: self.server.clone(),
+            };
         }
-        let exit = match self.process.exit(EXIT_STATUS).await {
-            Some(exit) => exit.to_string(),
-            None => {
-                // Without its output it is of no use, and it must not stay beside its successor.
-                self.process.begin_stop();
-                "closed its output".to_owned()
-            }
+        let exit = if let Some(exit) = self.process.exit(EXIT_STATUS).await {
+            exit.to_string()
+        } else {
+            // Without its output it is of no use, and it must not stay beside its successor.
+            self.process.begin_stop();
+            "closed its output".to_owned()
         };
-        UpstreamError::Died { server: self.server.clone(), exit, stderr_last: self.stderr.last_line() }
+        UpstreamError::Died {
+            server: self.server.clone(),
+            exit,
+            stderr_last: self.stderr.last_line(),
+        }
     }
 
     /// The same end, told of a server that was not ready.
     pub(super) async fn as_start_error(&self, error: UpstreamError) -> UpstreamError {
-        let UpstreamError::Died { .. } = error else { return error };
-        let UpstreamError::Died { server, exit, stderr_last } = self.death().await else { return error };
+        let UpstreamError::Died { .. } = error else {
+            return error;
+        };
+        let UpstreamError::Died {
+            server,
+            exit,
+            stderr_last,
+        } = self.death().await
+        else {
+            return error;
+        };
         UpstreamError::Start {
             server,
             reason: format!("it {exit} before it had listed its tools"),
             stderr_last,
             hint: None,
         }
-    }
-
-    /// Stop the server in the background; `leaving` gets what to wait for.
-    pub(super) fn give_up(self: Arc<Self>, leaving: &Mutex<Option<Process>>) {
-        self.stopping.store(true, Ordering::SeqCst);
-        self.service.cancellation_token().cancel();
-        self.process.begin_stop();
-        *leaving.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.process.watch());
     }
 
     /// Stop the server and wait until it and all that it started are gone.
@@ -385,7 +451,9 @@ struct Ending<T> {
     closed: CancellationToken,
 }
 
-impl<T: rmcp::transport::Transport<RoleClient>> rmcp::transport::Transport<RoleClient> for Ending<T> {
+impl<T: rmcp::transport::Transport<RoleClient>> rmcp::transport::Transport<RoleClient>
+    for Ending<T>
+{
     type Error = T::Error;
 
     fn send(
@@ -424,14 +492,18 @@ struct CancelOnDrop<'a> {
 impl Drop for CancelOnDrop<'_> {
     fn drop(&mut self) {
         let Some(id) = self.id.take() else { return };
-        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else {
+            return;
+        };
         let peer = self.peer.clone();
         let reason = "nobody waits for the answer any more".to_owned();
         let params = CancelledNotificationParam::new(Some(id), Some(reason));
         let notification = CancelledNotification::new(params);
         // Bounded by the connection: it ends when the message is written or the connection closes.
         runtime.spawn(async move {
-            let _ = peer.send_notification(ClientNotification::CancelledNotification(notification)).await;
+            let _ = peer
+                .send_notification(ClientNotification::CancelledNotification(notification))
+                .await;
         });
     }
 }
@@ -444,12 +516,12 @@ fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<(
 async fn follow(connection: Weak<Connection>, tools_changed: Arc<Notify>) {
     loop {
         tools_changed.notified().await;
-        let Some(connection) = connection.upgrade() else { return };
-        // A change that came while a list was under way is in the next one.
-        if let Ok(Ok(())) = timeout(LIST, connection.list()).await
-            && let Ok(tools) = connection.tools()
-        {
-            (connection.on_tools)(tools);
+        let Some(connection) = connection.upgrade() else {
+            return;
+        };
+        // A change that comes while this list is under way asks for the next one.
+        if let Err(error) = connection.list_again().await {
+            tracing::debug!(%error, "changed tools cannot be listed");
         }
     }
 }
@@ -457,12 +529,14 @@ async fn follow(connection: Weak<Connection>, tools_changed: Arc<Notify>) {
 /// Since 2026-07-28 a server tells of changes only on a request that stays open for it.
 async fn subscribe(peer: Peer<RoleClient>) {
     let params = json!({ "notifications": { "toolsListChanged": true } });
-    let request = ClientRequest::CustomRequest(CustomRequest::new("subscriptions/listen", Some(params)));
-    match peer.send_cancellable_request(request, PeerRequestOptions::no_options()).await {
-        Ok(handle) => match handle.rx.await {
-            Ok(Ok(_)) | Err(_) => tracing::debug!("a server ended its subscription to changes of its tools"),
-            Ok(Err(error)) => tracing::debug!(%error, "a server refused the subscription to changes of its tools"),
-        },
-        Err(error) => tracing::debug!(%error, "the subscription to changes of tools cannot be sent"),
+    let request = CustomRequest::new("subscriptions/listen", Some(params));
+    let request = ClientRequest::CustomRequest(request);
+    let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options());
+    let ended = match sent.await {
+        Ok(handle) => handle.rx.await,
+        Err(error) => Ok(Err(error)),
+    };
+    if let Ok(Err(error)) = ended {
+        tracing::debug!(%error, "there is no subscription to changes of tools");
     }
 }

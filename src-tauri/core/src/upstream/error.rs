@@ -101,7 +101,7 @@ pub enum UpstreamError {
         /// Its message.
         message: String,
         /// Its data.
-        data: Option<Value>,
+        data: Option<Box<Value>>,
     },
     /// The tool said that it failed (`isError`).
     #[error("{message}")]
@@ -180,7 +180,7 @@ impl UpstreamError {
     /// What the server sent with a JSON-RPC error.
     pub fn data(&self) -> Option<&Value> {
         match self {
-            Self::Rpc { data, .. } => data.as_ref(),
+            Self::Rpc { data, .. } => data.as_deref(),
             Self::ServerNotFound { .. }
             | Self::ServerDisabled { .. }
             | Self::NeedsValue { .. }
@@ -200,7 +200,11 @@ impl UpstreamError {
 }
 
 fn quoted(names: &[String]) -> String {
-    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    names
+        .iter()
+        .map(|name| format!("`{name}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 fn did_you_mean(nearest: &[String]) -> String {
@@ -212,7 +216,9 @@ fn did_you_mean(nearest: &[String]) -> String {
 }
 
 fn last_line(stderr_last: Option<&str>) -> String {
-    stderr_last.map_or_else(String::new, |line| format!("; its last line on stderr: {line}"))
+    stderr_last.map_or_else(String::new, |line| {
+        format!("; its last line on stderr: {line}")
+    })
 }
 
 fn sentence(hint: Option<&str>) -> String {

@@ -99,15 +99,23 @@ pub(crate) async fn greet<T: Transport<RoleClient>>(
     transport: &mut T,
     remembered: Option<Era>,
 ) -> Result<Greeting, GreetError> {
-    let mut exchange = Exchange { transport, sent: Vec::new(), answered: false };
+    let mut exchange = Exchange {
+        transport,
+        sent: Vec::new(),
+        answered: false,
+    };
     let first = remembered.unwrap_or(Era::Discover);
     exchange.ask(first, our_version(first)).await?;
     loop {
         // The old era has no deadline of its own: an answer to `initialize` may take as long as the
         // start may.
-        let silence = exchange.only_discover_was_asked().then(|| Instant::now() + SILENCE);
+        let silence = exchange
+            .only_discover_was_asked()
+            .then(|| Instant::now() + SILENCE);
         let Some((era, answer)) = exchange.next_answer(silence).await? else {
-            exchange.ask(Era::Initialize, our_version(Era::Initialize)).await?;
+            exchange
+                .ask(Era::Initialize, our_version(Era::Initialize))
+                .await?;
             continue;
         };
         match (era, answer) {
@@ -137,7 +145,9 @@ pub(crate) async fn greet<T: Transport<RoleClient>>(
                     }
                 } else if !exchange.asked(Era::Discover) {
                     // Remembered to be of the old era, but updated since.
-                    exchange.ask(Era::Discover, our_version(Era::Discover)).await?;
+                    exchange
+                        .ask(Era::Discover, our_version(Era::Discover))
+                        .await?;
                     continue;
                 }
                 return Err(GreetError::Refused(refusal("initialize", &error)));
@@ -156,7 +166,10 @@ fn our_version(era: Era) -> ProtocolVersion {
 fn refusal(method: &str, error: &ErrorData) -> String {
     let supported = supported_versions(error.data.as_ref());
     if supported.is_empty() {
-        format!("it refused `{method}`: {} (code {})", error.message, error.code.0)
+        format!(
+            "it refused `{method}`: {} (code {})",
+            error.message, error.code.0
+        )
     } else {
         format!(
             "it speaks {}, and Runbridge speaks {} to {}",
@@ -192,10 +205,18 @@ fn discovered(result: &Value) -> Result<Option<Greeting>, GreetError> {
     };
     let versions: Vec<&str> = versions.iter().filter_map(Value::as_str).collect();
     if versions.contains(&ProtocolVersion::LATEST.as_str()) {
-        return Ok(Some(greeting(Era::Discover, ProtocolVersion::LATEST, result, None)));
+        return Ok(Some(greeting(
+            Era::Discover,
+            ProtocolVersion::LATEST,
+            result,
+            None,
+        )));
     }
     let ours = ProtocolVersion::KNOWN_VERSIONS;
-    if ours.iter().any(|version| versions.contains(&version.as_str())) {
+    if ours
+        .iter()
+        .any(|version| versions.contains(&version.as_str()))
+    {
         return Ok(None);
     }
     Err(GreetError::Refused(format!(
@@ -209,7 +230,10 @@ fn discovered(result: &Value) -> Result<Option<Greeting>, GreetError> {
 fn initialized(result: &Value) -> Greeting {
     let named = result.get("protocolVersion").and_then(Value::as_str);
     let known = named.and_then(|named| {
-        ProtocolVersion::KNOWN_VERSIONS.iter().find(|version| version.as_str() == named).cloned()
+        ProtocolVersion::KNOWN_VERSIONS
+            .iter()
+            .find(|version| version.as_str() == named)
+            .cloned()
     });
     let acted = our_version(Era::Initialize);
     let note = match (named, &known) {
@@ -217,7 +241,9 @@ fn initialized(result: &Value) -> Greeting {
         (Some(named), None) => Some(format!(
             "names protocol version {named}, which Runbridge does not know; it is spoken to as {acted}"
         )),
-        (None, None) => Some(format!("names no protocol version; it is spoken to as {acted}")),
+        (None, None) => Some(format!(
+            "names no protocol version; it is spoken to as {acted}"
+        )),
     };
     let mut greeting = greeting(Era::Initialize, known.unwrap_or(acted), result, note);
     if let Some(named) = named {
@@ -228,7 +254,11 @@ fn initialized(result: &Value) -> Greeting {
 
 fn greeting(era: Era, version: ProtocolVersion, result: &Value, note: Option<String>) -> Greeting {
     let text = |path: &str| {
-        result.pointer(path).and_then(Value::as_str).filter(|text| !text.trim().is_empty()).map(str::to_owned)
+        result
+            .pointer(path)
+            .and_then(Value::as_str)
+            .filter(|text| !text.trim().is_empty())
+            .map(str::to_owned)
     };
     Greeting {
         era,
@@ -236,7 +266,8 @@ fn greeting(era: Era, version: ProtocolVersion, result: &Value, note: Option<Str
         peer: ServerPeerInfo::new(version, ServerCapabilities::default()),
         title: text("/serverInfo/title").or_else(|| text("/serverInfo/name")),
         instructions: text("/instructions"),
-        tools_list_changed: result.pointer("/capabilities/tools/listChanged") == Some(&Value::Bool(true)),
+        tools_list_changed: result.pointer("/capabilities/tools/listChanged")
+            == Some(&Value::Bool(true)),
         note,
     }
 }
@@ -273,7 +304,11 @@ impl<T: Transport<RoleClient>> Exchange<'_, T> {
     }
 
     async fn ask_once(&mut self, era: Era) -> Result<(), GreetError> {
-        if self.asked(era) { Ok(()) } else { self.ask(era, our_version(era)).await }
+        if self.asked(era) {
+            Ok(())
+        } else {
+            self.ask(era, our_version(era)).await
+        }
     }
 
     async fn ask(&mut self, era: Era, version: ProtocolVersion) -> Result<(), GreetError> {
@@ -289,15 +324,20 @@ impl<T: Transport<RoleClient>> Exchange<'_, T> {
             Era::Discover => CustomRequest::new("server/discover", None),
         };
         if era == Era::Discover {
-            request.extensions.insert(RequestMetaObject::with_client_context(
-                version,
-                client_info(),
-                ClientCapabilities::default(),
-            ));
+            request
+                .extensions
+                .insert(RequestMetaObject::with_client_context(
+                    version,
+                    client_info(),
+                    ClientCapabilities::default(),
+                ));
         }
         let id = ID_BASE + self.sent.len() as i64;
         self.sent.push(era);
-        debug_assert!((self.sent.len() as i64) <= REQUESTS_MAX, "a greeting asks each thing twice at most");
+        debug_assert!(
+            (self.sent.len() as i64) <= REQUESTS_MAX,
+            "a greeting asks each thing twice at most"
+        );
         self.send(ClientJsonRpcMessage::request(
             ClientRequest::CustomRequest(request),
             RequestId::Number(id),
@@ -306,11 +346,16 @@ impl<T: Transport<RoleClient>> Exchange<'_, T> {
     }
 
     fn closed(&self) -> GreetError {
-        GreetError::Closed { discover_unanswered: self.asked(Era::Discover) && !self.answered }
+        GreetError::Closed {
+            discover_unanswered: self.asked(Era::Discover) && !self.answered,
+        }
     }
 
     async fn send(&mut self, message: ClientJsonRpcMessage) -> Result<(), GreetError> {
-        self.transport.send(message).await.map_err(|_| self.closed())
+        self.transport
+            .send(message)
+            .await
+            .map_err(|_| self.closed())
     }
 
     /// The next answer to something that was asked; `None` after the silence.
@@ -350,9 +395,10 @@ impl<T: Transport<RoleClient>> Exchange<'_, T> {
             // An error without an id is the answer of a server that could not read the question.
             let index = match id {
                 Some(RequestId::Number(id)) => usize::try_from(id - ID_BASE).ok(),
-                Some(RequestId::String(id)) => {
-                    id.parse::<i64>().ok().and_then(|id| usize::try_from(id - ID_BASE).ok())
-                }
+                Some(RequestId::String(id)) => id
+                    .parse::<i64>()
+                    .ok()
+                    .and_then(|id| usize::try_from(id - ID_BASE).ok()),
                 None => self.sent.len().checked_sub(1),
             };
             if let Some(era) = index.and_then(|index| self.sent.get(index)) {

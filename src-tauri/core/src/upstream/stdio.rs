@@ -95,7 +95,11 @@ pub(crate) fn environment(
 }
 
 /// Start `program`. Needs a tokio runtime.
-pub(crate) async fn start(program: &Program, stderr: Arc<StderrTail>, noise: Arc<Noise>) -> Result<Started, SpawnError> {
+pub(crate) async fn start(
+    program: &Program,
+    stderr: Arc<StderrTail>,
+    noise: Arc<Noise>,
+) -> Result<Started, SpawnError> {
     let path = resolve(program)?;
     if let Some(cwd) = program.cwd.as_deref().filter(|cwd| !cwd.is_dir()) {
         return Err(SpawnError {
@@ -121,7 +125,12 @@ pub(crate) async fn start(program: &Program, stderr: Arc<StderrTail>, noise: Arc
         hint: None,
     };
     let mut child = os::spawn(command).await.map_err(failed)?;
-    let pipes = (child.stdin.take(), child.stdout.take(), child.stderr.take(), child.id());
+    let pipes = (
+        child.stdin.take(),
+        child.stdout.take(),
+        child.stderr.take(),
+        child.id(),
+    );
     let (Some(stdin), Some(stdout), Some(stderr_pipe), Some(pid)) = pipes else {
         return Err(failed(io::Error::other("its pipes are missing")));
     };
@@ -131,7 +140,15 @@ pub(crate) async fn start(program: &Program, stderr: Arc<StderrTail>, noise: Arc
     let drained = CancellationToken::new();
     let stop = CancellationToken::new();
     let (state, watched) = watch::channel(ProcessState::Running);
-    tokio::spawn(supervise(child, pid, writer, reader, stop.clone(), drained.clone(), state));
+    tokio::spawn(supervise(
+        child,
+        pid,
+        writer,
+        reader,
+        stop.clone(),
+        drained.clone(),
+        state,
+    ));
     Ok(Started {
         transport: StdioTransport {
             lines: LineReader::new(stdout),
@@ -140,7 +157,11 @@ pub(crate) async fn start(program: &Program, stderr: Arc<StderrTail>, noise: Arc
             noise,
             drained,
         },
-        process: Process { pid, stop, state: watched },
+        process: Process(ProcessHandle {
+            pid,
+            stop,
+            state: watched,
+        }),
     })
 }
 
@@ -148,10 +169,17 @@ pub(crate) async fn start(program: &Program, stderr: Arc<StderrTail>, noise: Arc
 fn resolve(program: &Program) -> Result<PathBuf, SpawnError> {
     let command = program.command.trim();
     if command.is_empty() {
-        return Err(SpawnError { reason: "its command is empty".to_owned(), hint: None });
+        return Err(SpawnError {
+            reason: "its command is empty".to_owned(),
+            hint: None,
+        });
     }
     if command.contains(std::path::is_separator) {
-        let path = program.cwd.as_deref().unwrap_or(Path::new("")).join(command);
+        let path = program
+            .cwd
+            .as_deref()
+            .unwrap_or(Path::new(""))
+            .join(command);
         return match os::runnable(&path, &program.env) {
             Some(path) => Ok(path),
             None if path.is_file() => Err(SpawnError {
@@ -170,17 +198,19 @@ fn resolve(program: &Program) -> Result<PathBuf, SpawnError> {
         .find_map(|folder| os::runnable(&folder.join(command), &program.env))
         .ok_or_else(|| SpawnError {
             reason: format!("`{command}` was not found on PATH ({path})"),
-            hint: install_hint(command),
+            hint: Some(install_hint(command)),
         })
 }
 
 fn search_path(env: &BTreeMap<String, String>) -> &str {
     env.iter()
-        .find(|(name, _)| name.as_str() == "PATH" || cfg!(windows) && name.eq_ignore_ascii_case("PATH"))
+        .find(|(name, _)| {
+            name.as_str() == "PATH" || cfg!(windows) && name.eq_ignore_ascii_case("PATH")
+        })
         .map_or(os::DEFAULT_PATH, |(_, path)| path.as_str())
 }
 
-fn install_hint(command: &str) -> Option<String> {
+fn install_hint(command: &str) -> String {
     let what = match command {
         "npx" | "npm" | "node" => "Install Node.js (nodejs.org), which brings it",
         "uvx" | "uv" => "Install uv (docs.astral.sh/uv), which brings it",
@@ -192,7 +222,7 @@ fn install_hint(command: &str) -> Option<String> {
         "go" | "cargo" | "dotnet" | "java" => "Install its toolchain",
         _ => "Install it, or write its full path in the configuration",
     };
-    Some(format!("{what}, or set PATH in the server's `env`"))
+    format!("{what}, or set PATH in the server's `env`")
 }
 
 /// The first line on stdout that is not JSON-RPC. Servers that print there work all the same; their
@@ -202,7 +232,10 @@ pub(crate) struct Noise(Mutex<Option<String>>);
 
 impl Noise {
     pub(crate) fn first(&self) -> Option<String> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn saw(&self, line: &Line<'_>) {
@@ -212,7 +245,10 @@ impl Noise {
                 Line::Whole(bytes) => &bytes[..bytes.len().min(NOISE_CHARS_MAX * 4)],
                 Line::TooLong { head, .. } => head,
             };
-            let text: String = String::from_utf8_lossy(bytes).chars().take(NOISE_CHARS_MAX).collect();
+            let text: String = String::from_utf8_lossy(bytes)
+                .chars()
+                .take(NOISE_CHARS_MAX)
+                .collect();
             tracing::debug!(line = %text, "a server writes something else than messages to its stdout");
             *first = Some(text);
         }
@@ -279,19 +315,26 @@ pub(crate) struct StdioTransport {
 impl Transport<RoleClient> for StdioTransport {
     type Error = io::Error;
 
-    fn send(&mut self, message: ClientJsonRpcMessage) -> impl Future<Output = io::Result<()>> + Send + 'static {
+    fn send(
+        &mut self,
+        message: ClientJsonRpcMessage,
+    ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let closed = || io::Error::new(io::ErrorKind::BrokenPipe, "the server's input is closed");
         // The place in the queue is taken now, not when the future is polled: the futures of several
         // messages run side by side, and a cancellation must not overtake its request.
-        let queued = serde_json::to_vec(&message).map_err(io::Error::other).and_then(|mut line| {
-            line.push(b'\n');
-            let outgoing = self.outgoing.as_ref().ok_or_else(closed)?;
-            match outgoing.try_send(line) {
-                Ok(()) => Ok(None),
-                Err(mpsc::error::TrySendError::Full(line)) => Ok(Some((outgoing.clone(), line))),
-                Err(mpsc::error::TrySendError::Closed(_)) => Err(closed()),
-            }
-        });
+        let queued = serde_json::to_vec(&message)
+            .map_err(io::Error::other)
+            .and_then(|mut line| {
+                line.push(b'\n');
+                let outgoing = self.outgoing.as_ref().ok_or_else(closed)?;
+                match outgoing.try_send(line) {
+                    Ok(()) => Ok(None),
+                    Err(mpsc::error::TrySendError::Full(line)) => {
+                        Ok(Some((outgoing.clone(), line)))
+                    }
+                    Err(mpsc::error::TrySendError::Closed(_)) => Err(closed()),
+                }
+            });
         async move {
             match queued? {
                 None => Ok(()),
@@ -362,13 +405,37 @@ enum ProcessState {
 
 /// A running process and its group. Dropping it stops the group in the background, gently first.
 #[derive(Debug)]
-pub(crate) struct Process {
+pub(crate) struct Process(ProcessHandle);
+
+/// A way to stop a process and to wait for its end that does not keep it.
+#[derive(Clone, Debug)]
+pub(crate) struct ProcessHandle {
     pid: u32,
     stop: CancellationToken,
     state: watch::Receiver<ProcessState>,
 }
 
 impl Process {
+    pub(crate) fn handle(&self) -> ProcessHandle {
+        self.0.clone()
+    }
+}
+
+impl std::ops::Deref for Process {
+    type Target = ProcessHandle;
+
+    fn deref(&self) -> &ProcessHandle {
+        &self.0
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.0.begin_stop();
+    }
+}
+
+impl ProcessHandle {
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
@@ -380,7 +447,11 @@ impl Process {
     /// Wait for its end, at most `limit`.
     pub(crate) async fn exit(&self, limit: Duration) -> Option<Exit> {
         let mut state = self.state.clone();
-        let ended = timeout(limit, state.wait_for(|state| *state != ProcessState::Running)).await;
+        let ended = timeout(
+            limit,
+            state.wait_for(|state| *state != ProcessState::Running),
+        )
+        .await;
         match &*ended.ok()?.ok()? {
             ProcessState::Running => None,
             ProcessState::Exited(exit) | ProcessState::Gone(exit) => Some(exit.clone()),
@@ -392,23 +463,14 @@ impl Process {
         self.stop.cancel();
     }
 
-    /// Another handle to wait with.
-    pub(crate) fn watch(&self) -> Self {
-        Self { pid: self.pid, stop: self.stop.clone(), state: self.state.clone() }
-    }
-
     /// Close its input, wait, terminate, wait, kill: until it and all that it started are gone.
     pub(crate) async fn stop(&self) {
-        self.stop.cancel();
+        self.begin_stop();
         let mut state = self.state.clone();
         // The supervisor bounds every step; it never takes longer than its graces together.
-        let _ = state.wait_for(|state| matches!(state, ProcessState::Gone(_))).await;
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        self.stop.cancel();
+        let _ = state
+            .wait_for(|state| matches!(state, ProcessState::Gone(_)))
+            .await;
     }
 }
 

@@ -48,7 +48,7 @@ pub struct ToolList {
 }
 
 impl Tool {
-    /// Whether `structuredContent` is a plain value that FastMCP wrapped as `{"result": …}`.
+    /// Whether `structuredContent` is a plain value that `FastMCP` wrapped as `{"result": …}`.
     pub fn result_is_wrapped(&self) -> bool {
         let Some(schema) = self.output_schema.as_ref().and_then(Value::as_object) else {
             return false;
@@ -56,8 +56,12 @@ impl Tool {
         if schema.get("x-fastmcp-wrap-result") == Some(&Value::Bool(true)) {
             return true;
         }
-        let only_result = |names: &Map<String, Value>| names.len() == 1 && names.contains_key("result");
-        schema.get("properties").and_then(Value::as_object).is_some_and(only_result)
+        let only_result =
+            |names: &Map<String, Value>| names.len() == 1 && names.contains_key("result");
+        schema
+            .get("properties")
+            .and_then(Value::as_object)
+            .is_some_and(only_result)
     }
 }
 
@@ -74,7 +78,10 @@ impl ToolList {
         let mut names = HashSet::new();
         for (index, object) in objects.into_iter().enumerate() {
             let Value::Object(mut object) = object else {
-                list.note(format!("tool number {} is not an object and was left out", index + 1));
+                list.note(format!(
+                    "tool number {} is not an object and was left out",
+                    index + 1
+                ));
                 continue;
             };
             let name = match object.remove("name") {
@@ -84,11 +91,17 @@ impl ToolList {
                     name
                 }
                 Some(Value::String(name)) if name.is_empty() => {
-                    list.note(format!("tool number {} has an empty name and was left out", index + 1));
+                    list.note(format!(
+                        "tool number {} has an empty name and was left out",
+                        index + 1
+                    ));
                     continue;
                 }
                 Some(Value::String(_)) => {
-                    list.note(format!("tool number {} has an overlong name and was left out", index + 1));
+                    list.note(format!(
+                        "tool number {} has an overlong name and was left out",
+                        index + 1
+                    ));
                     continue;
                 }
                 Some(other) => {
@@ -100,7 +113,10 @@ impl ToolList {
                     continue;
                 }
                 None => {
-                    list.note(format!("tool number {} has no name and was left out", index + 1));
+                    list.note(format!(
+                        "tool number {} has no name and was left out",
+                        index + 1
+                    ));
                     continue;
                 }
             };
@@ -171,9 +187,15 @@ mod tests {
             let list = ToolList::read(vec![json!({"name": "t", "outputSchema": schema})]);
             list.tools[0].result_is_wrapped()
         };
-        assert!(wrapped(json!({"type": "object", "properties": {"result": {"type": "string"}}, "required": ["result"]})));
-        assert!(wrapped(json!({"x-fastmcp-wrap-result": true, "properties": {"result": {}, "more": {}}})));
-        assert!(!wrapped(json!({"type": "object", "properties": {"result": {}, "count": {}}})));
+        assert!(wrapped(
+            json!({"type": "object", "properties": {"result": {"type": "string"}}, "required": ["result"]})
+        ));
+        assert!(wrapped(
+            json!({"x-fastmcp-wrap-result": true, "properties": {"result": {}, "more": {}}})
+        ));
+        assert!(!wrapped(
+            json!({"type": "object", "properties": {"result": {}, "count": {}}})
+        ));
         assert!(!wrapped(json!({"type": "object"})));
     }
 }

@@ -8,8 +8,9 @@
 use std::borrow::Cow;
 
 use rmcp::model::{
-    CustomRequest, CustomResult, ErrorCode, ErrorData, RequestId, ServerJsonRpcMessage,
-    ServerNotification, ServerRequest, ServerResult,
+    CustomRequest, CustomResult, ErrorCode, ErrorData, Extensions, RequestId, ServerJsonRpcMessage,
+    ServerNotification, ServerRequest, ServerResult, ToolListChangedNotification,
+    ToolListChangedNotificationMethod,
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -42,7 +43,11 @@ pub(crate) struct LineReader<R> {
 pub(crate) enum Line<'a> {
     Whole(&'a [u8]),
     /// Longer than the bound; only its ends were kept.
-    TooLong { head: &'a [u8], tail: &'a [u8], bytes: usize },
+    TooLong {
+        head: &'a [u8],
+        tail: &'a [u8],
+        bytes: usize,
+    },
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
@@ -93,8 +98,10 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
                     self.line.extend_from_slice(&piece[..wanted]);
                     self.line.shrink_to(ENDS_BYTES);
                 }
-                self.tail.extend_from_slice(&piece[piece.len().saturating_sub(ENDS_BYTES)..]);
-                self.tail.drain(..self.tail.len().saturating_sub(ENDS_BYTES));
+                self.tail
+                    .extend_from_slice(&piece[piece.len().saturating_sub(ENDS_BYTES)..]);
+                self.tail
+                    .drain(..self.tail.len().saturating_sub(ENDS_BYTES));
                 self.tail.shrink_to(ENDS_BYTES * 2);
             }
             let taken = piece.len() + usize::from(end.is_some());
@@ -107,7 +114,11 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
         Ok(Some(if self.length <= self.bytes_max {
             Line::Whole(&self.line)
         } else {
-            Line::TooLong { head: &self.line, tail: &self.tail, bytes: self.length }
+            Line::TooLong {
+                head: &self.line,
+                tail: &self.tail,
+                bytes: self.length,
+            }
         }))
     }
 }
@@ -162,51 +173,62 @@ pub(crate) fn parse(line: &Line<'_>) -> Parsed {
     }
     if text.starts_with('{') {
         return match message(text) {
-            Some(found) => Parsed::Messages(found.into_iter().collect()),
+            Some(found) => Parsed::Messages(found),
             None => Parsed::Noise,
         };
     }
     if text.starts_with('[')
         && let Ok(batch) = serde_json::from_str::<Vec<&RawValue>>(text)
         && !batch.is_empty()
-        && let Some(found) = batch.into_iter().map(|one| message(one.get())).collect::<Option<Vec<_>>>()
+        && let Some(found) = batch
+            .into_iter()
+            .map(|one| message(one.get()))
+            .collect::<Option<Vec<_>>>()
     {
         return Parsed::Messages(found.into_iter().flatten().collect());
     }
     Parsed::Noise
 }
 
-/// `None`: not JSON-RPC. `Some(None)`: a notification that concerns nobody here.
-fn message(text: &str) -> Option<Option<ServerJsonRpcMessage>> {
+/// `None`: not JSON-RPC. Empty: a notification that concerns nobody here.
+fn message(text: &str) -> Option<Vec<ServerJsonRpcMessage>> {
     let envelope: Envelope<'_> = serde_json::from_str(text).ok()?;
     let id = envelope.id.and_then(request_id);
     if let Some(method) = envelope.method {
         // A structured log line may well have a `method`; it has no `jsonrpc`.
         envelope.jsonrpc?;
         let Some(id) = id else {
-            return Some((method == "notifications/tools/list_changed").then(|| {
-                ServerJsonRpcMessage::notification(ServerNotification::ToolListChangedNotification(
-                    rmcp::model::ToolListChangedNotification {
-                        method: rmcp::model::ToolListChangedNotificationMethod,
-                        extensions: rmcp::model::Extensions::default(),
-                    },
-                ))
-            }));
+            let concerns_us = method == "notifications/tools/list_changed";
+            return Some(concerns_us.then(tools_changed).into_iter().collect());
         };
         // Requests keep their generic form, so that one with odd parameters is answered too.
-        let params = envelope.params.and_then(|params| serde_json::from_str(params.get()).ok());
+        let params = envelope
+            .params
+            .and_then(|params| serde_json::from_str(params.get()).ok());
         let request = ServerRequest::CustomRequest(CustomRequest::new(method, params));
-        return Some(Some(ServerJsonRpcMessage::request(request, id)));
+        return Some(vec![ServerJsonRpcMessage::request(request, id)]);
     }
     if let Some(error) = envelope.error
         && (id.is_some() || envelope.jsonrpc.is_some())
         && error.get() != "null"
     {
-        return Some(Some(ServerJsonRpcMessage::error(error_data(error.get()), id)));
+        let error = ServerJsonRpcMessage::error(error_data(error.get()), id);
+        return Some(vec![error]);
     }
     let (id, result) = (id?, envelope.result?);
     let result = CustomResult(Value::String(result.get().to_owned()));
-    Some(Some(ServerJsonRpcMessage::response(ServerResult::CustomResult(result), id)))
+    let result = ServerResult::CustomResult(result);
+    Some(vec![ServerJsonRpcMessage::response(result, id)])
+}
+
+fn tools_changed() -> ServerJsonRpcMessage {
+    let notification = ToolListChangedNotification {
+        method: ToolListChangedNotificationMethod,
+        extensions: Extensions::default(),
+    };
+    ServerJsonRpcMessage::notification(ServerNotification::ToolListChangedNotification(
+        notification,
+    ))
 }
 
 /// Numbers that a server's language made into floats are still the numbers that we sent.
@@ -214,7 +236,12 @@ fn request_id(value: Value) -> Option<RequestId> {
     match value {
         Value::Number(number) => number
             .as_i64()
-            .or_else(|| number.as_f64().filter(|float| float.fract() == 0.0).map(|float| float as i64))
+            .or_else(|| {
+                number
+                    .as_f64()
+                    .filter(|float| float.fract() == 0.0)
+                    .map(|float| float as i64)
+            })
             .map(RequestId::Number),
         Value::String(text) => Some(RequestId::String(text.into())),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
@@ -240,13 +267,19 @@ fn error_data(text: &str) -> ErrorData {
         Some(other) => other.to_string(),
         None => "the server gave no message".to_owned(),
     };
-    ErrorData::new(code, message, error.remove("data").filter(|data| !data.is_null()))
+    ErrorData::new(
+        code,
+        message,
+        error.remove("data").filter(|data| !data.is_null()),
+    )
 }
 
 /// The text of a result, whichever transport it came by.
 pub(crate) fn raw_result(result: ServerResult) -> Result<Box<RawValue>, serde_json::Error> {
     match result {
-        ServerResult::CustomResult(CustomResult(Value::String(text))) => RawValue::from_string(text),
+        ServerResult::CustomResult(CustomResult(Value::String(text))) => {
+            RawValue::from_string(text)
+        }
         other => serde_json::value::to_raw_value(&other),
     }
 }
@@ -254,16 +287,24 @@ pub(crate) fn raw_result(result: ServerResult) -> Result<Box<RawValue>, serde_js
 fn too_long(id: RequestId, bytes: usize) -> ServerJsonRpcMessage {
     let message =
         format!("the answer has {bytes} bytes, more than the limit of {LINE_BYTES_MAX} (64 MiB)");
-    ServerJsonRpcMessage::error(ErrorData::new(ErrorCode::INTERNAL_ERROR, message, None), Some(id))
+    ServerJsonRpcMessage::error(
+        ErrorData::new(ErrorCode::INTERNAL_ERROR, message, None),
+        Some(id),
+    )
 }
 
 /// Writers put the id first or last; a line too long to parse is answered for by it.
 fn id_near_the_ends(head: &[u8], tail: &[u8]) -> Option<RequestId> {
     let compact = |bytes: &[u8]| {
-        String::from_utf8_lossy(bytes).chars().filter(|c| !c.is_whitespace()).collect::<String>()
+        String::from_utf8_lossy(bytes)
+            .chars()
+            .filter(|c| !c.is_whitespace())
+            .collect::<String>()
     };
     let number = |text: &str| {
-        let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+        let digits = text
+            .find(|c: char| !c.is_ascii_digit())
+            .unwrap_or(text.len());
         text[..digits].parse().ok().map(RequestId::Number)
     };
     let head = compact(head);
@@ -273,7 +314,9 @@ fn id_near_the_ends(head: &[u8], tail: &[u8]) -> Option<RequestId> {
         }
     }
     let tail = compact(tail);
-    let tail = tail.strip_suffix('}')?.trim_end_matches(",\"jsonrpc\":\"2.0\"");
+    let tail = tail
+        .strip_suffix('}')?
+        .trim_end_matches(",\"jsonrpc\":\"2.0\"");
     number(&tail[tail.rfind("\"id\":")? + "\"id\":".len()..])
 }
 
@@ -294,7 +337,9 @@ mod tests {
         // A lone surrogate and a number beyond 64 bits would not survive a parse.
         let raw = r#"{"content":[],"n":123456789012345678901234567890,"s":"\ud800"}"#;
         let line = format!("{{\"result\":{raw},\"jsonrpc\":\"2.0\",\"id\":3}}\r");
-        let ServerJsonRpcMessage::Response(response) = one(&line) else { panic!() };
+        let ServerJsonRpcMessage::Response(response) = one(&line) else {
+            panic!()
+        };
         assert_eq!(response.id, RequestId::Number(3));
         assert_eq!(raw_result(response.result).unwrap().get(), raw);
     }
@@ -311,7 +356,10 @@ mod tests {
             "[]",
             "\u{1b}[32mready\u{1b}[0m",
         ] {
-            assert!(matches!(parse(&Line::Whole(line.as_bytes())), Parsed::Noise), "{line}");
+            assert!(
+                matches!(parse(&Line::Whole(line.as_bytes())), Parsed::Noise),
+                "{line}"
+            );
         }
         assert!(matches!(parse(&Line::Whole(b" \r")), Parsed::Blank));
     }
@@ -322,18 +370,28 @@ mod tests {
             one("\u{feff}{\"jsonrpc\":\"2.0\",\"id\":4.0,\"result\":null}"),
             ServerJsonRpcMessage::Response(response) if response.id == RequestId::Number(4)
         ));
-        let ServerJsonRpcMessage::Error(error) = one(r#"{"jsonrpc":"2.0","id":1,"error":"boom"}"#) else { panic!() };
+        let ServerJsonRpcMessage::Error(error) = one(r#"{"jsonrpc":"2.0","id":1,"error":"boom"}"#)
+        else {
+            panic!()
+        };
         assert_eq!(error.error.message, "boom");
-        let ServerJsonRpcMessage::Error(error) =
-            one(r#"{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":"-32000","message":{"a":1}}}"#)
-        else { panic!() };
-        assert_eq!((error.error.code.0, &*error.error.message), (-32000, r#"{"a":1}"#));
+        let ServerJsonRpcMessage::Error(error) = one(
+            r#"{"jsonrpc":"2.0","id":1,"result":null,"error":{"code":"-32000","message":{"a":1}}}"#,
+        ) else {
+            panic!()
+        };
+        assert_eq!(
+            (error.error.code.0, &*error.error.message),
+            (-32000, r#"{"a":1}"#)
+        );
     }
 
     #[test]
     fn a_batch_is_its_messages() {
         let batch = r#"[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","method":"notifications/message"},{"jsonrpc":"2.0","id":2,"result":{}}]"#;
-        let Parsed::Messages(messages) = parse(&Line::Whole(batch.as_bytes())) else { panic!() };
+        let Parsed::Messages(messages) = parse(&Line::Whole(batch.as_bytes())) else {
+            panic!()
+        };
         assert_eq!(messages.len(), 2);
     }
 
@@ -347,7 +405,9 @@ mod tests {
         for id in [7, 8] {
             let line = lines.next().await.unwrap().unwrap();
             assert!(matches!(line, Line::TooLong { .. }));
-            let Parsed::Messages(messages) = parse(&line) else { panic!("{line:?}") };
+            let Parsed::Messages(messages) = parse(&line) else {
+                panic!("{line:?}")
+            };
             assert!(matches!(
                 &messages[0],
                 ServerJsonRpcMessage::Error(error) if error.id == Some(RequestId::Number(id))

@@ -10,14 +10,14 @@ pub(crate) mod search;
 use std::fmt;
 use std::time::Duration;
 
-use bollard::Docker;
+use bollard::{ClientVersion, Docker};
 use futures_util::future::join_all;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use self::ask::Answer;
+use self::ask::{Answer, Info};
 use self::podman::Service;
-use self::search::{Address, Candidate, EngineSearch, Findings, Os};
+use self::search::{Address, Candidate, EngineSearch, Findings};
 use crate::SandboxError;
 use crate::container::{EngineFound, EnginePlace, Progress};
 
@@ -58,12 +58,10 @@ pub(crate) struct Engine {
     pub(crate) kind: EngineKind,
     pub(crate) version: String,
     pub(crate) address: Address,
-    pub(crate) rootless: bool,
-    /// 1 or 2, where the engine tells.
-    pub(crate) cgroup_version: Option<u8>,
-    /// Whether containers run on the kernel that we run on, so that our own hard limits tell of
-    /// the engine's.
-    pub(crate) shares_our_kernel: bool,
+    /// As far as it is known without [`Engine::info`].
+    rootless: bool,
+    /// What `/info` said, if it was asked.
+    info: Option<Info>,
     /// Places that had to be passed over and that the user named.
     pub(crate) warnings: Vec<String>,
     /// The API service, where we had to start it. It ends when the engine is dropped.
@@ -85,6 +83,25 @@ impl Engine {
                 operation,
                 format!("no answer within {} s", within.as_secs()),
             )),
+        }
+    }
+
+    /// Rootless or not, and the cgroup version where the engine tells it.
+    pub(crate) async fn info(&self) -> (bool, Option<u8>) {
+        const OPERATION: &str = "describe itself";
+        let info = match &self.info {
+            Some(info) => Ok(info.clone()),
+            None => {
+                self.get(OPERATION, Duration::from_secs(10), "/info", &[])
+                    .await
+            }
+        };
+        match info {
+            Ok(info) => (info.rootless(), info.cgroup_version()),
+            Err(error) => {
+                tracing::debug!(%error, "no info");
+                (self.rootless, None)
+            }
         }
     }
 
@@ -174,7 +191,7 @@ pub(crate) async fn find(
 
     if podman::may_serve(search, &wanted, best.as_ref().map(rank)) {
         match podman::serve(search, progress).await {
-            Ok(Some((answer, service))) => return open(answer, tried, Some(service)).await,
+            Ok(Some((answer, service))) => return open(answer, tried, Some(service)),
             Ok(None) => {}
             Err(reason) => tried.push(reason),
         }
@@ -190,7 +207,7 @@ pub(crate) async fn find(
         }
     }
     match best {
-        Some(answer) => open(answer, tried, None).await,
+        Some(answer) => open(answer, tried, None),
         None => Err(wanted.absent(choice, tried)),
     }
 }
@@ -327,7 +344,7 @@ fn take_best(places: &mut Vec<Place>, wanted: &Wanted) -> Option<Answer> {
         })
 }
 
-async fn open(
+fn open(
     answer: Answer,
     tried: Vec<String>,
     service: Option<Service>,
@@ -337,19 +354,19 @@ async fn open(
     /// A container may live as long as its user's work; this is a year.
     const PATIENCE_S_MAX: u64 = 365 * 24 * 3600;
 
-    let address = answer.address.clone();
-    let failed = |reason: String| SandboxError::Engine {
-        engine: format!("{} at {address}", answer.kind),
-        operation: "open a connection",
-        reason,
+    // The engine may be older than the client library, or newer.
+    let newest = *bollard::API_DEFAULT_VERSION;
+    let api = if answer.api < newest {
+        answer.api
+    } else {
+        newest
     };
     let docker =
-        connect(&answer.address, REQUEST_S_MAX).map_err(|error| failed(error_text(&error)))?;
-    let docker = match tokio::time::timeout(ask::ANSWER_WITHIN, docker.negotiate_version()).await {
-        Ok(Ok(docker)) => docker,
-        Ok(Err(error)) => return Err(failed(error_text(&error))),
-        Err(_) => return Err(failed("no answer".to_owned())),
-    };
+        connect(&answer.address, REQUEST_S_MAX, &api).map_err(|error| SandboxError::Engine {
+            engine: format!("{} at {}", answer.kind, answer.address),
+            operation: "open a connection",
+            reason: error_text(&error),
+        })?;
     // What the user named and did not get is worth a word; that the usual places are empty is not.
     let named = ["CONTAINER_HOST", "DOCKER_HOST", "Docker context"];
     let warnings = tried
@@ -363,27 +380,24 @@ async fn open(
         docker,
         kind: answer.kind,
         version: answer.version,
-        shares_our_kernel: Os::current() == Os::Linux && !answer.in_virtual_machine,
         address: answer.address,
         rootless: answer.rootless,
-        cgroup_version: answer.cgroup_version,
+        info: answer.info,
         warnings,
         _service: service,
     })
 }
 
-fn connect(address: &Address, timeout_s: u64) -> Result<Docker, bollard::errors::Error> {
+fn connect(
+    address: &Address,
+    timeout_s: u64,
+    api: &ClientVersion,
+) -> Result<Docker, bollard::errors::Error> {
     match address {
         #[cfg(unix)]
-        Address::Unix(path) => Docker::connect_with_unix(
-            &path.to_string_lossy(),
-            timeout_s,
-            bollard::API_DEFAULT_VERSION,
-        ),
+        Address::Unix(path) => Docker::connect_with_unix(&path.to_string_lossy(), timeout_s, api),
         #[cfg(windows)]
-        Address::Pipe(pipe) => {
-            Docker::connect_with_named_pipe(pipe, timeout_s, bollard::API_DEFAULT_VERSION)
-        }
+        Address::Pipe(pipe) => Docker::connect_with_named_pipe(pipe, timeout_s, api),
         other => Err(bollard::errors::Error::UnsupportedURISchemeError {
             uri: other.to_string(),
         }),
@@ -403,8 +417,11 @@ mod tests {
                 kind,
                 version: "1".into(),
                 rootless,
-                cgroup_version: None,
-                in_virtual_machine: false,
+                api: ClientVersion {
+                    major_version: 1,
+                    minor_version: 41,
+                },
+                info: None,
             });
         Place {
             candidate: Candidate {

@@ -15,10 +15,10 @@ use crate::SandboxError;
 const INSPECT_WITHIN: Duration = Duration::from_secs(10);
 
 /// A registry that says nothing for this long has stalled.
-const PULL_SILENCE_MAX: Duration = Duration::from_secs(120);
+const PULL_SILENCE_MAX: Duration = Duration::from_mins(2);
 
 /// Nobody waits longer than this, and a slow line that needs it is better pulled by hand.
-const PULL_MAX: Duration = Duration::from_secs(30 * 60);
+const PULL_MAX: Duration = Duration::from_mins(30);
 
 /// The user interface needs no more.
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);

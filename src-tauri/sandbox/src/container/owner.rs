@@ -123,7 +123,7 @@ impl Drop for OwnerLock {
 fn random_hex() -> io::Result<String> {
     let mut random = [0; 8];
     getrandom::fill(&mut random).map_err(io::Error::other)?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    Ok(super::hex(&random))
 }
 
 #[cfg(test)]

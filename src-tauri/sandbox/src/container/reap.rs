@@ -104,7 +104,7 @@ pub(crate) async fn wait_gone(engine: &Engine, id: &str) -> Result<(), SandboxEr
                 }) => return Ok(()),
                 // Engines have no event for "removed" that both send.
                 Err(Error::DockerResponseServerError { .. }) => {
-                    tokio::time::sleep(Duration::from_millis(20)).await
+                    tokio::time::sleep(Duration::from_millis(20)).await;
                 }
                 // The engine itself is gone, and its containers are not ours to remove any more.
                 Err(error) => return Err(error),

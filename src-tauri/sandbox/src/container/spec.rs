@@ -35,9 +35,9 @@ pub(crate) struct HardLimits {
 }
 
 impl HardLimits {
-    /// Those of this process.
+    /// Those of this process, where containers run on the same kernel.
     pub(crate) fn of_this_process() -> Self {
-        #[cfg(unix)]
+        #[cfg(target_os = "linux")]
         {
             use rustix::process::{Resource, getrlimit};
             Self {
@@ -45,7 +45,7 @@ impl HardLimits {
                 open_files: getrlimit(Resource::Nofile).maximum,
             }
         }
-        #[cfg(not(unix))]
+        #[cfg(not(target_os = "linux"))]
         Self::default()
     }
 }
@@ -196,8 +196,17 @@ pub(crate) struct Enforced {
     pub(crate) limits: BTreeMap<&'static str, LimitFact>,
     /// What the guest must do to itself because the engine does not: `as`, `nproc`, `nofile`, `core`.
     pub(crate) rlimits: BTreeMap<&'static str, u64>,
-    /// A sentence for each thing the user should know.
-    pub(crate) warnings: Vec<String>,
+    /// What the user should know: sentences without their subject, which is the engine.
+    shortfalls: Vec<String>,
+}
+
+impl Enforced {
+    /// A sentence for each thing that is weaker than asked for.
+    pub(crate) fn warnings(&self, engine: &str) -> impl Iterator<Item = String> {
+        self.shortfalls
+            .iter()
+            .map(move |shortfall| format!("{engine} {shortfall}"))
+    }
 }
 
 /// Address space that Python and its libraries reserve without using it. `RLIMIT_AS` counts it, so
@@ -206,24 +215,20 @@ const RESERVED_BYTES: u64 = 256 << 20;
 
 /// Read back from `inspect` what the engine took on. An engine may drop a limit and still report
 /// success: rootless Podman on cgroup v1 drops all of them.
-pub(crate) fn read_back(
-    limits: &SandboxLimits,
-    engine: &str,
-    created: &ContainerInspectResponse,
-) -> Enforced {
+pub(crate) fn read_back(limits: &SandboxLimits, created: &ContainerInspectResponse) -> Enforced {
     let host = created.host_config.clone().unwrap_or_default();
     let mut facts = BTreeMap::new();
     let mut rlimits = BTreeMap::new();
     let mut dropped = Vec::new();
-    let mut warnings = Vec::new();
+    let mut shortfalls = Vec::new();
 
     let memory = limits.memory_bytes_max as i64;
     let holds = host.memory == Some(memory);
     if holds {
         facts.insert("memory_bytes_max", fact(memory as f64, Enforcement::Cgroup));
         if host.memory_swap != Some(memory) {
-            warnings.push(format!(
-                "{engine} limits memory but not swap; a run may use more than {} MiB on disk",
+            shortfalls.push(format!(
+                "limits memory but not swap; a run may use more than {} MiB on disk",
                 memory >> 20
             ));
         }
@@ -293,7 +298,7 @@ pub(crate) fn read_back(
         let options = host.tmpfs.as_ref().and_then(|mounts| mounts.get(path));
         let holds = options.is_some_and(|options| options.split(',').any(|option| option == size));
         if !holds {
-            warnings.push(format!("{engine} does not limit the size of {path}"));
+            shortfalls.push(format!("does not limit the size of {path}"));
         }
         let how = if holds {
             Enforcement::Mount
@@ -304,12 +309,12 @@ pub(crate) fn read_back(
     }
 
     if !dropped.is_empty() {
-        warnings.insert(0, dropped_warning(engine, &dropped, &rlimits));
+        shortfalls.insert(0, dropped_limits(&dropped, &rlimits));
     }
     Enforced {
         limits: facts,
         rlimits,
-        warnings,
+        shortfalls,
     }
 }
 
@@ -321,19 +326,186 @@ fn fact(asked: f64, how: Enforcement) -> LimitFact {
     }
 }
 
-fn dropped_warning(engine: &str, dropped: &[&str], rlimits: &BTreeMap<&str, u64>) -> String {
-    let mut text = format!("{engine} does not limit {} here", dropped.join(", "));
+fn dropped_limits(dropped: &[&str], rlimits: &BTreeMap<&str, u64>) -> String {
+    let mut parts = vec![format!("does not limit {} here", dropped.join(", "))];
     if let Some(bytes) = rlimits.get("as") {
-        text.push_str(&format!(
-            "; each process is limited to {} MiB of address space instead",
+        parts.push(format!(
+            "each process is limited to {} MiB of address space instead",
             bytes >> 20
         ));
     }
     if let Some(processes) = rlimits.get("nproc") {
-        text.push_str(&format!(
-            "; all sandboxes of this user share {processes} processes instead"
+        parts.push(format!(
+            "all sandboxes of this user share {processes} processes instead"
         ));
     }
-    text.push_str(". A system with cgroup v2, or a rootful engine, enforces them");
-    text
+    parts.join("; ") + ". A system with cgroup v2, or a rootful engine, enforces them"
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot prepare has failed")]
+
+    use bollard::models::ContainerInspectResponse;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn limits() -> SandboxLimits {
+        SandboxLimits {
+            cpus_max: Some(0.5),
+            ..SandboxLimits::default()
+        }
+    }
+
+    fn created() -> Value {
+        let limits = limits();
+        let spec = Spec {
+            image: "python:3.14-slim",
+            user: "65534:65534",
+            limits: &limits,
+            boot: "<boot>",
+            volumes: &["/data".to_owned()],
+            hard: HardLimits {
+                processes: Some(1000),
+                open_files: None,
+            },
+            labels: HashMap::from([("runbridge".to_owned(), "1".to_owned())]),
+        };
+        serde_json::to_value(body(&spec)).unwrap()
+    }
+
+    /// The whole of it: an option that is added or lost must be seen here.
+    #[test]
+    fn the_container_is_closed_but_for_what_is_named() {
+        assert_eq!(
+            created(),
+            json!({
+                "Image": "python:3.14-slim",
+                "User": "65534:65534",
+                "Hostname": "sandbox",
+                "WorkingDir": "/",
+                "Entrypoint": ["python3"],
+                "Cmd": ["-I", "-B", "-u", "-c", "<boot>"],
+                "Healthcheck": {"Test": ["NONE"]},
+                "AttachStdin": true, "AttachStdout": true, "AttachStderr": true,
+                "OpenStdin": true, "StdinOnce": true, "Tty": false,
+                "NetworkDisabled": true,
+                "StopSignal": "SIGKILL", "StopTimeout": 1,
+                "Labels": {"runbridge": "1"},
+                "HostConfig": {
+                    "AutoRemove": true,
+                    "NetworkMode": "none",
+                    "ReadonlyRootfs": true,
+                    "Tmpfs": {
+                        "/tmp": "rw,nosuid,nodev,size=67108864,mode=1777",
+                        "/workspace": "rw,nosuid,nodev,size=134217728,mode=1777",
+                        "/run": "ro,nosuid,nodev,noexec,size=64k,mode=0755",
+                        "/var/tmp": "ro,nosuid,nodev,noexec,size=64k,mode=0755",
+                        "/data": "ro,nosuid,nodev,noexec,size=64k,mode=0755",
+                    },
+                    "ShmSize": 16 << 20,
+                    "CapDrop": ["ALL"],
+                    "Privileged": false,
+                    "SecurityOpt": ["no-new-privileges"],
+                    "IpcMode": "private",
+                    "Init": false,
+                    "Memory": 512 << 20, "MemorySwap": 512 << 20,
+                    "PidsLimit": 128,
+                    "NanoCpus": 500_000_000,
+                    "Ulimits": [
+                        {"Name": "nofile", "Soft": 1024, "Hard": 1024},
+                        {"Name": "nproc", "Soft": 1000, "Hard": 1000},
+                        {"Name": "core", "Soft": 0, "Hard": 0},
+                    ],
+                    "LogConfig": {"Type": "none"},
+                },
+            })
+        );
+    }
+
+    fn back(change: impl FnOnce(&mut Value)) -> Enforced {
+        let mut host = created()["HostConfig"].clone();
+        change(&mut host);
+        let inspect = json!({ "HostConfig": host });
+        read_back(
+            &limits(),
+            &serde_json::from_value::<ContainerInspectResponse>(inspect).unwrap(),
+        )
+    }
+
+    fn hows(enforced: &Enforced) -> Vec<Enforcement> {
+        enforced.limits.values().map(|fact| fact.how).collect()
+    }
+
+    #[test]
+    fn an_engine_that_keeps_its_word_needs_no_help() {
+        use Enforcement::{Cgroup, Mount, Rlimit};
+        let enforced = back(|_| {});
+        assert_eq!(
+            hows(&enforced),
+            [Cgroup, Cgroup, Rlimit, Cgroup, Mount, Mount]
+        );
+        assert!(enforced.rlimits.is_empty());
+        assert_eq!(enforced.warnings("podman").count(), 0);
+    }
+
+    #[test]
+    fn podman_writes_the_same_in_its_own_way() {
+        let enforced = back(|host| {
+            host["NanoCpus"] = json!(0);
+            host["CpuQuota"] = json!(50_000);
+            host["CpuPeriod"] = json!(100_000);
+            host["Ulimits"] = json!([
+                {"Name": "RLIMIT_NOFILE", "Soft": 1024, "Hard": 1024},
+                {"Name": "RLIMIT_CORE", "Soft": 0, "Hard": 0},
+            ]);
+            host["Tmpfs"]["/tmp"] =
+                json!("rw,nosuid,nodev,size=67108864,mode=1777,rprivate,tmpcopyup");
+        });
+        assert!(enforced.rlimits.is_empty(), "{:?}", enforced.rlimits);
+        assert_eq!(enforced.warnings("podman").count(), 0);
+    }
+
+    #[test]
+    fn what_an_engine_drops_is_made_up_for_and_said() {
+        use Enforcement::{Mount, None, Rlimit};
+        let enforced = back(|host| {
+            for name in ["Memory", "MemorySwap", "PidsLimit", "NanoCpus"] {
+                host[name] = json!(0);
+            }
+            host["Ulimits"] = json!([]);
+            host["Tmpfs"] = json!({"/tmp": "rw,size=67108864"});
+        });
+        assert_eq!(hows(&enforced), [None, Rlimit, Rlimit, Rlimit, Mount, None]);
+        assert_eq!(
+            enforced.rlimits,
+            BTreeMap::from([
+                ("as", 768 << 20),
+                ("core", 0),
+                ("nofile", 1024),
+                ("nproc", 128)
+            ])
+        );
+        assert_eq!(
+            enforced
+                .warnings("rootless podman on cgroup v1")
+                .collect::<Vec<_>>(),
+            [
+                "rootless podman on cgroup v1 does not limit memory, processes, CPUs here; each process is limited \
+                 to 768 MiB of address space instead; all sandboxes of this user share 128 processes instead. \
+                 A system with cgroup v2, or a rootful engine, enforces them",
+                "rootless podman on cgroup v1 does not limit the size of /workspace",
+            ]
+        );
+    }
+
+    #[test]
+    fn swap_that_stays_open_is_said() {
+        let enforced = back(|host| host["MemorySwap"] = json!(-1));
+        assert_eq!(
+            enforced.warnings("docker").collect::<Vec<_>>(),
+            ["docker limits memory but not swap; a run may use more than 512 MiB on disk"]
+        );
+    }
 }

@@ -49,6 +49,7 @@ const FAILED: i32 = 70;
 /// The binary that holds the product calls this when it was started in its hidden mode, before it
 /// has done anything else.
 pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
+    super::confine::close_inherited();
     let task = arguments
         .next()
         .ok_or_else(|| "no task was given".to_owned())

@@ -24,13 +24,17 @@ pub(super) fn prepare(command: &mut Command) {
 }
 
 #[cfg(target_os = "linux")]
-#[allow(unsafe_code, reason = "the one way to ask for a signal at the parent's death")]
+#[allow(
+    unsafe_code,
+    reason = "the one way to ask for a signal at the parent's death"
+)]
 fn die_with_us(command: &mut Command) {
     // SAFETY: the closure runs between fork and exec; it makes one system call, allocates nothing
     // and takes no lock.
     unsafe {
         command.pre_exec(|| {
-            rustix::process::set_parent_process_death_signal(Some(Signal::TERM)).map_err(io::Error::from)
+            rustix::process::set_parent_process_death_signal(Some(Signal::TERM))
+                .map_err(io::Error::from)
         });
     }
 }
@@ -62,7 +66,9 @@ pub(super) async fn spawn(command: Command) -> io::Result<Child> {
     let (reply, child) = oneshot::channel();
     let lost = || io::Error::other("the thread that starts processes is not there");
     let spawner = SPAWNER.as_ref().ok_or_else(lost)?;
-    spawner.send((command, Handle::current(), reply)).map_err(|_| lost())?;
+    spawner
+        .send((command, Handle::current(), reply))
+        .map_err(|_| lost())?;
     child.await.map_err(|_| lost())?
 }
 

@@ -47,7 +47,10 @@ pub(super) fn runnable(path: &Path, env: &BTreeMap<String, String>) -> Option<Pa
 }
 
 pub(super) fn describe(status: ExitStatus) -> String {
-    status.code().map_or_else(|| "ended".to_owned(), |code| format!("exited with code {code}"))
+    status.code().map_or_else(
+        || "ended".to_owned(),
+        |code| format!("exited with code {code}"),
+    )
 }
 
 /// Unknown here; the tree was ended with its root.
@@ -61,7 +64,9 @@ pub(super) fn terminate_group(pid: u32) {
 }
 
 pub(super) fn kill_group(pid: u32) {
-    let killed = std::process::Command::new("taskkill").args(["/T", "/F", "/PID", &pid.to_string()]).output();
+    let killed = std::process::Command::new("taskkill")
+        .args(["/T", "/F", "/PID", &pid.to_string()])
+        .output();
     if let Err(error) = killed {
         tracing::debug!(pid, %error, "a server's processes cannot be ended");
     }

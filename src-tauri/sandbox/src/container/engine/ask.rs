@@ -2,24 +2,26 @@
 //!
 //! Plain HTTP/1.0 requests, because the client library's types lack what tells a rootless Podman
 //! and do not know the states of its containers, and because a refused connection must keep its
-//! reason.
+//! reason. Who it is comes from the headers of `/_ping`: Podman takes half a second for `/version`.
 
 use std::io;
 use std::time::Duration;
 
+use bollard::ClientVersion;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::EngineKind;
-use super::search::Address;
+use super::search::{Address, Os};
+use crate::container::hex;
 
 /// How long an engine may take to say who it is. A healthy one needs milliseconds; one that wakes
 /// its virtual machine first is not healthy enough to wait for.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 
 /// Docker's `info` is some 5 kB, and grows with plugins.
-const ANSWER_BYTES_MAX: u64 = 1 << 20;
+const ANSWER_BYTES_MAX: u64 = 4 << 20;
 
 /// What an engine says of itself.
 #[derive(Clone, Debug)]
@@ -27,9 +29,35 @@ pub(super) struct Answer {
     pub(super) address: Address,
     pub(super) kind: EngineKind,
     pub(super) version: String,
+    pub(super) api: ClientVersion,
     pub(super) rootless: bool,
-    pub(super) cgroup_version: Option<u8>,
-    pub(super) in_virtual_machine: bool,
+    /// What `/info` says, if it was asked.
+    pub(super) info: Option<Info>,
+}
+
+/// What only `/info` tells.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "PascalCase", default)]
+pub(crate) struct Info {
+    /// Only Podman has it.
+    rootless: bool,
+    security_options: Vec<String>,
+    cgroup_version: String,
+}
+
+impl Info {
+    pub(crate) fn rootless(&self) -> bool {
+        self.rootless
+            || self
+                .security_options
+                .iter()
+                .any(|option| option.contains("name=rootless"))
+    }
+
+    /// 1 or 2.
+    pub(crate) fn cgroup_version(&self) -> Option<u8> {
+        self.cgroup_version.parse().ok()
+    }
 }
 
 /// Ask; an error is the reason in a few words.
@@ -53,60 +81,51 @@ fn refusal(text: &str) -> String {
 }
 
 async fn questions(address: &Address) -> Result<Answer, String> {
-    let version: Version = get(address, "/version", &[]).await?;
-    let info: Info = get(address, "/info", &[]).await?;
-    Ok(Answer {
+    let (ping, peer_uid) = exchange(address, "/_ping").await?;
+    let api = ping
+        .header("api-version")
+        .and_then(parse_version)
+        .ok_or("it does not answer as an engine does")?;
+    let server = ping.header("server").unwrap_or_default();
+    let libpod = ping.header("libpod-api-version");
+    let kind = if libpod.is_some() {
+        EngineKind::Podman
+    } else {
+        EngineKind::Docker
+    };
+    // `Docker/29.0.1 (linux)`
+    let docker = server.split(['/', ' ']).nth(1).unwrap_or_default();
+    let version = libpod.unwrap_or(docker).to_owned();
+    let mut answer = Answer {
         address: address.clone(),
-        kind: version.kind(),
-        version: version.version,
-        rootless: info.rootless
-            || info
-                .security_options
-                .iter()
-                .any(|option| option.contains("name=rootless")),
-        cgroup_version: info.cgroup_version.parse().ok(),
-        // Docker Desktop for Linux runs a virtual machine and says so.
-        in_virtual_machine: info.operating_system.contains("Docker Desktop"),
-    })
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Version {
-    version: String,
-    #[serde(default)]
-    components: Vec<Component>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase")]
-struct Component {
-    name: String,
-}
-
-impl Version {
-    fn kind(&self) -> EngineKind {
-        if self
-            .components
-            .iter()
-            .any(|component| component.name.starts_with("Podman"))
-        {
-            EngineKind::Podman
-        } else {
-            EngineKind::Docker
+        kind,
+        version,
+        api,
+        rootless: false,
+        info: None,
+    };
+    match peer_uid {
+        // Podman needs a quarter of a second for `/info`; on its own kernel the user it runs as
+        // says the same, and the caller checks it later.
+        Some(uid) if kind == EngineKind::Podman && Os::current() == Os::Linux => {
+            answer.rootless = uid != 0;
+        }
+        _ => {
+            let info: Info = get(address, "/info", &[]).await?;
+            answer.rootless = info.rootless();
+            answer.info = Some(info);
         }
     }
+    Ok(answer)
 }
 
-#[derive(Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-#[derive(Default)]
-struct Info {
-    /// Only Podman has it.
-    rootless: bool,
-    security_options: Vec<String>,
-    cgroup_version: String,
-    operating_system: String,
+/// `1.41`
+fn parse_version(text: &str) -> Option<ClientVersion> {
+    let (major, minor) = text.split_once('.')?;
+    Some(ClientVersion {
+        major_version: major.parse().ok()?,
+        minor_version: minor.parse().ok()?,
+    })
 }
 
 /// One request, answered in JSON.
@@ -115,11 +134,35 @@ pub(super) async fn get<T: DeserializeOwned>(
     path: &str,
     query: &[(&str, &str)],
 ) -> Result<T, String> {
-    let target = target(path, query);
-    let body = match address {
+    let (reply, _) = exchange(address, &target(path, query)).await?;
+    serde_json::from_slice(&reply.body)
+        .map_err(|_| format!("it does not answer {path} as an engine does"))
+}
+
+/// A reply as it came.
+struct Reply {
+    head: String,
+    body: Vec<u8>,
+}
+
+impl Reply {
+    fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().skip(1).find_map(|line| {
+            let (key, value) = line.split_once(':')?;
+            key.eq_ignore_ascii_case(name).then(|| value.trim())
+        })
+    }
+}
+
+/// One request on a connection of its own; with it the user that answers, where the system tells.
+async fn exchange(address: &Address, target: &str) -> Result<(Reply, Option<u32>), String> {
+    let (reply, peer_uid) = match address {
         #[cfg(unix)]
         Address::Unix(socket) => match tokio::net::UnixStream::connect(socket).await {
-            Ok(stream) => exchange(stream, &target).await,
+            Ok(stream) => {
+                let uid = stream.peer_cred().ok().map(|peer| peer.uid());
+                (send_and_read(stream, target).await, uid)
+            }
             Err(error) => return Err(no_connection(&error)),
         },
         #[cfg(windows)]
@@ -127,15 +170,16 @@ pub(super) async fn get<T: DeserializeOwned>(
             match tokio::net::windows::named_pipe::ClientOptions::new()
                 .open(pipe.replace('/', "\\"))
             {
-                Ok(stream) => exchange(stream, &target).await,
+                Ok(stream) => (send_and_read(stream, target).await, None),
                 Err(error) => return Err(no_connection(&error)),
             }
         }
         other => return Err(format!("{other} cannot be reached from this system")),
     };
-    let body = body.map_err(|error| format!("it broke off: {error}"))?;
-    serde_json::from_slice(&body)
-        .map_err(|_| format!("it does not answer {path} as an engine does"))
+    Ok((
+        reply.map_err(|error| format!("it broke off: {error}"))?,
+        peer_uid,
+    ))
 }
 
 fn no_connection(error: &io::Error) -> String {
@@ -159,32 +203,40 @@ fn target(path: &str, query: &[(&str, &str)]) -> String {
         for byte in value.bytes() {
             match byte {
                 b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
-                    target.push(char::from(byte))
+                    target.push(char::from(byte));
                 }
-                _ => target.push_str(&format!("%{byte:02X}")),
+                _ => {
+                    target.push('%');
+                    target.push_str(&hex(&[byte]));
+                }
             }
         }
     }
     target
 }
 
-/// One request on a fresh connection; HTTP/1.0 makes the engine close it behind the answer.
-async fn exchange(
+/// HTTP/1.0 makes the engine close the connection behind its reply, which is how it ends.
+async fn send_and_read(
     mut stream: impl AsyncRead + AsyncWrite + Unpin,
-    path: &str,
-) -> io::Result<Vec<u8>> {
+    target: &str,
+) -> io::Result<Reply> {
     stream
-        .write_all(format!("GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes())
+        .write_all(format!("GET {target} HTTP/1.0\r\nHost: localhost\r\n\r\n").as_bytes())
         .await?;
-    let mut answer = Vec::new();
+    let mut bytes = Vec::new();
     stream
         .take(ANSWER_BYTES_MAX)
-        .read_to_end(&mut answer)
+        .read_to_end(&mut bytes)
         .await?;
-    let split = answer.windows(4).position(|window| window == b"\r\n\r\n");
-    Ok(split
-        .map(|end| answer.split_off(end + 4))
-        .unwrap_or_default())
+    let end = bytes
+        .windows(4)
+        .position(|window| window == b"\r\n\r\n")
+        .unwrap_or(bytes.len());
+    let body = bytes.split_off((end + 4).min(bytes.len()));
+    Ok(Reply {
+        head: String::from_utf8_lossy(&bytes).into_owned(),
+        body,
+    })
 }
 
 #[cfg(all(test, unix))]
@@ -193,60 +245,58 @@ mod tests {
 
     use super::*;
 
-    /// A socket that answers each request with the next text.
-    fn engine(dir: &std::path::Path, answers: Vec<String>) -> Address {
+    /// A socket that answers each request with the next head and body.
+    fn engine(dir: &std::path::Path, answers: Vec<(&'static str, &'static str)>) -> Address {
         let path = dir.join("engine.sock");
         let listener = tokio::net::UnixListener::bind(&path).unwrap();
         tokio::spawn(async move {
-            for answer in answers {
+            for (headers, body) in answers {
                 let (mut stream, _) = listener.accept().await.unwrap();
                 let mut request = [0; 1024];
                 let _ = stream.read(&mut request).await.unwrap();
-                stream
-                    .write_all(format!("HTTP/1.0 200 OK\r\n\r\n{answer}").as_bytes())
-                    .await
-                    .unwrap();
+                let answer = format!("HTTP/1.0 200 OK\r\n{headers}\r\n\r\n{body}");
+                stream.write_all(answer.as_bytes()).await.unwrap();
             }
         });
         Address::Unix(path)
     }
 
+    const PODMAN: &str =
+        "Api-Version: 1.41\r\nLibpod-Api-Version: 4.3.1\r\nServer: Libpod/4.3.1 (linux)";
+    const DOCKER: &str = "Api-Version: 1.51\r\nServer: Docker/29.0.1 (linux)";
+
     #[tokio::test]
-    async fn podman_is_known_by_its_components_and_rootless_by_its_info() {
+    async fn podman_is_known_by_what_it_answers() {
         let dir = tempfile::tempdir().unwrap();
-        let address = engine(
-            dir.path(),
-            vec![
-                r#"{"Version":"4.3.1","Components":[{"Name":"Podman Engine","Version":"4.3.1"}]}"#
-                    .into(),
-                r#"{"Rootless":true,"SecurityOptions":["name=seccomp"],"CgroupVersion":"1"}"#
-                    .into(),
-            ],
+        let info = r#"{"Rootless":true,"SecurityOptions":["name=seccomp"],"CgroupVersion":"1"}"#;
+        let address = engine(dir.path(), vec![(PODMAN, "OK"), ("X: y", info)]);
+        let answer = who_is_there(&address, ANSWER_WITHIN).await.unwrap();
+        assert_eq!(
+            (answer.kind, answer.version.as_str()),
+            (EngineKind::Podman, "4.3.1")
         );
+        if Os::current() == Os::Linux {
+            assert!(answer.info.is_none(), "asked what takes long");
+            let info: Info = get(&address, "/info", &[]).await.unwrap();
+            assert_eq!((info.rootless(), info.cgroup_version()), (true, Some(1)));
+        }
+    }
+
+    #[tokio::test]
+    async fn docker_is_rootless_by_its_security_options() {
+        let dir = tempfile::tempdir().unwrap();
+        let info = r#"{"SecurityOptions":["name=seccomp,profile=builtin","name=rootless"],"CgroupVersion":"2"}"#;
+        let address = engine(dir.path(), vec![(DOCKER, "OK"), ("X: y", info)]);
         let answer = who_is_there(&address, ANSWER_WITHIN).await.unwrap();
         assert_eq!(
             (
                 answer.kind,
                 answer.version.as_str(),
                 answer.rootless,
-                answer.cgroup_version
+                answer.api.minor_version
             ),
-            (EngineKind::Podman, "4.3.1", true, Some(1))
+            (EngineKind::Docker, "29.0.1", true, 51)
         );
-    }
-
-    #[tokio::test]
-    async fn docker_is_rootless_by_its_security_options() {
-        let dir = tempfile::tempdir().unwrap();
-        let address = engine(
-            dir.path(),
-            vec![
-                r#"{"Version":"29.0.1","Components":[{"Name":"Engine"}]}"#.into(),
-                r#"{"SecurityOptions":["name=seccomp,profile=builtin","name=rootless"],"CgroupVersion":"2"}"#.into(),
-            ],
-        );
-        let answer = who_is_there(&address, ANSWER_WITHIN).await.unwrap();
-        assert_eq!((answer.kind, answer.rootless), (EngineKind::Docker, true));
     }
 
     #[test]
@@ -262,11 +312,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let dead = dir.path().join("dead.sock");
         drop(std::os::unix::net::UnixListener::bind(&dead).unwrap());
-        let stranger = engine(dir.path(), vec!["<html>".into()]);
+        let stranger = engine(dir.path(), vec![("Content-Type: text/html", "<html>")]);
         for (address, reason) in [
             (Address::Unix(dir.path().join("none.sock")), "absent"),
             (Address::Unix(dead), "not running"),
-            (stranger, "does not answer /version as an engine does"),
+            (stranger, "does not answer as an engine does"),
             (
                 Address::Refused("tcp://10.0.0.5:2375".into()),
                 "a remote engine is not used",

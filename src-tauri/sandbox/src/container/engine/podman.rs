@@ -12,13 +12,13 @@ use tokio::process::{Child, Command};
 use super::ask::{self, Answer};
 use super::search::{Address, EngineSearch, Findings, Os};
 use super::{EngineKind, Wanted};
-use crate::container::Progress;
+use crate::container::{Progress, hex};
 
 /// A first start builds Podman's store and may set up its user namespace.
 const SERVICE_WITHIN: Duration = Duration::from_secs(15);
 
 /// A machine boots a whole Linux.
-const MACHINE_WITHIN: Duration = Duration::from_secs(180);
+const MACHINE_WITHIN: Duration = Duration::from_mins(3);
 
 /// Runs the service until stdin ends, which it does when we end, however we end; then removes the
 /// socket's folder. `$0` is the program, `$1` the address, `$2` the folder. A signal on our death
@@ -29,8 +29,10 @@ service=$!
 { read -r _ <&3; kill "$service"; } &
 reader=$!
 wait "$service"
+status=$?
 kill "$reader"
-rm -rf "$2""#;
+rm -rf "$2"
+exit "$status""#;
 
 /// The API service as our child; it ends when this is dropped.
 pub(super) struct Service {
@@ -193,8 +195,7 @@ impl PrivateDir {
         // Unguessable, and short: a socket's path has room for 107 bytes.
         let mut random = [0; 6];
         getrandom::fill(&mut random).map_err(std::io::Error::other)?;
-        let name: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-        let path = root.join(format!("runbridge-{name}"));
+        let path = root.join(format!("runbridge-{}", hex(&random)));
         let mut builder = std::fs::DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);

@@ -168,7 +168,7 @@ fn podman_places(search: &EngineSearch, findings: &Findings, list: &mut Vec<Cand
         list.push(Candidate {
             address: Address::Unix(path),
             source,
-        })
+        });
     };
     match search.os {
         Os::Linux => {

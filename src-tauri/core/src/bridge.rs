@@ -1,0 +1,420 @@
+//! `Bridge`: the owner of everything that lives. It is opened and shut down here and gives access
+//! to its parts; what a run does is in `run.rs`.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::sync::{broadcast, watch};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use crate::activity::{Activity, Retention};
+use crate::catalog::{Catalog, CatalogConfig, CatalogEvent};
+use crate::clients::entry::{Entry, EntryTransport};
+use crate::clients::{self, Discovery, Search};
+use crate::interpreters::{ConnectionId, Interpreters};
+use crate::launch_env::LoginEnvironment;
+use crate::manual::{self, ManualLimits};
+use crate::memory::{Memory, MemoryError, MemoryLimits};
+use crate::output::{ConnectionOutputs, OutputLimits, Outputs};
+use crate::paths::{Environment, Paths, PathsError};
+use crate::redact::{Redactor, secrets_of};
+use crate::sandboxes::Sandboxes;
+use crate::saved_tools::{SavedTools, SavedToolsError};
+use crate::settings::{Settings, SettingsProblem};
+use crate::upstream::{LoginEnv, UpstreamLimits};
+use crate::watch::Watcher;
+
+/// How long a run or a listing waits for the first look at the config files before it goes on with
+/// what is known so far.
+const DISCOVERY_WITHIN: Duration = Duration::from_secs(5);
+
+/// How long runs that were cancelled may take to end when the bridge is shut down.
+const RUNS_END_WITHIN: Duration = Duration::from_secs(4);
+
+/// How long the record of runs may take to be written when the bridge is shut down.
+const ACTIVITY_WITHIN: Duration = Duration::from_secs(2);
+
+/// Catalog events that a slow listener may fall behind.
+const EVENTS_KEPT: usize = 256;
+
+/// All that one bridge process owns.
+pub struct Bridge {
+    paths: Paths,
+    environment: Environment,
+    settings: RwLock<Arc<Settings>>,
+    settings_problems: Vec<SettingsProblem>,
+    discovery: watch::Sender<Option<Arc<Discovery>>>,
+    redactor: RwLock<Arc<Redactor>>,
+    catalog: Arc<Catalog>,
+    sandboxes: Arc<Sandboxes>,
+    interpreters: Arc<Interpreters>,
+    outputs: Outputs,
+    activity: Activity,
+    memory: OnceLock<Arc<Memory>>,
+    saved_tools: OnceLock<Arc<SavedTools>>,
+    runs: TaskTracker,
+    tasks: Mutex<Vec<AbortOnDropHandle<()>>>,
+}
+
+/// One client attached to the bridge.
+pub struct Connection {
+    id: ConnectionId,
+    outputs: ConnectionOutputs,
+    closed: CancellationToken,
+}
+
+impl Connection {
+    /// Its identity.
+    pub fn id(&self) -> ConnectionId {
+        self.id
+    }
+
+    /// What its runs print.
+    pub(crate) fn outputs(&self) -> &ConnectionOutputs {
+        &self.outputs
+    }
+
+    /// Cancelled when the client has gone.
+    pub fn cancel_token(&self) -> &CancellationToken {
+        &self.closed
+    }
+
+    /// The client has gone: its runs are cancelled.
+    pub fn close(&self) {
+        self.closed.cancel();
+    }
+}
+
+/// What a bridge starts at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It serves a client: a sandbox is prepared and the files are watched.
+    Serve,
+    /// It answers one question of a person: nothing is started that was not asked for.
+    Ask,
+}
+
+/// Why there is no bridge.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// Nobody knows where this user's files are.
+    #[error(transparent)]
+    Paths(#[from] PathsError),
+}
+
+impl Bridge {
+    /// Open the bridge of the user whom `environment` describes. Returns at once: what takes time
+    /// goes on in the background. Needs a tokio runtime.
+    pub fn open(environment: Environment, role: Role) -> Result<Arc<Self>, OpenError> {
+        let paths = Paths::for_user(&environment)?;
+        let (settings, settings_problems) = Settings::load(&paths, &environment);
+        let limits = &settings.limits;
+        let login_env = login_env(&environment);
+        let (events, _) = broadcast::channel::<CatalogEvent>(EVENTS_KEPT);
+        let catalog = Catalog::new(CatalogConfig {
+            limits: UpstreamLimits {
+                start_ms_max: limits.server_start_ms_max,
+                start_download_ms_max: limits.server_start_ms_max.saturating_mul(2),
+                call_ms_max: limits.call_ms_max,
+                idle_ms_max: limits.server_idle_ms_max,
+            },
+            cache_dir: Some(paths.catalog_cache()),
+            login_env: login_env.clone(),
+            events,
+        });
+        let owner = owner_id();
+        let bridge = Arc::new(Self {
+            sandboxes: Arc::new(Sandboxes::new(&paths, &environment, owner)),
+            outputs: Outputs::new(
+                &paths.output_spool(),
+                OutputLimits {
+                    edge_chars_max: limits.reply_chars_max as usize,
+                    ..OutputLimits::default()
+                },
+            ),
+            activity: Activity::open(&paths.activity(), Retention::default()),
+            discovery: watch::Sender::new(None),
+            redactor: RwLock::default(),
+            catalog,
+            interpreters: Arc::default(),
+            memory: OnceLock::new(),
+            saved_tools: OnceLock::new(),
+            runs: TaskTracker::new(),
+            tasks: Mutex::default(),
+            paths,
+            environment,
+            settings: RwLock::new(Arc::new(settings)),
+            settings_problems,
+        });
+        bridge.start(role, login_env);
+        Ok(bridge)
+    }
+
+    fn start(self: &Arc<Self>, role: Role, login_env: LoginEnv) {
+        let settings = self.settings();
+        if role == Role::Serve {
+            self.sandboxes.prepare(&settings);
+        }
+        let idle = Duration::from_millis(settings.limits.idle_ms_max);
+        let interpreters = Arc::clone(&self.interpreters);
+        let watching = Arc::downgrade(self);
+        let tasks = [
+            AbortOnDropHandle::new(tokio::spawn(async move { interpreters.expire(idle).await })),
+            AbortOnDropHandle::new(tokio::spawn(async move {
+                let Some(bridge) = watching.upgrade() else {
+                    return;
+                };
+                bridge.discover(bridge.environment.clone()).await;
+                // A terminal may know variables that a program started from a dock does not.
+                let login_env = login_env.get().await;
+                let environment = bridge.environment.clone().filled_from(&login_env);
+                let watched = bridge.discover(environment.clone()).await;
+                if role == Role::Serve {
+                    drop(bridge);
+                    Self::watch(watching, environment, watched).await;
+                }
+            })),
+        ];
+        lock(&self.tasks).extend(tasks);
+    }
+
+    /// Look at all config files and hand the servers found to the catalog. Returns what to watch.
+    async fn discover(self: &Arc<Self>, environment: Environment) -> Vec<PathBuf> {
+        let (paths, settings) = (self.paths.clone(), self.settings());
+        let found = {
+            let settings = Arc::clone(&settings);
+            let look = move || clients::discover(&Search::new(&paths, &environment, &settings));
+            tokio::task::spawn_blocking(look).await
+        };
+        let discovery = match found {
+            Ok(discovery) => Arc::new(discovery),
+            Err(error) => {
+                tracing::error!(%error, "the search for servers broke off");
+                return Vec::new();
+            }
+        };
+        for problem in &discovery.problems {
+            tracing::warn!("{problem}");
+        }
+        let entries = discovery.entries.clone();
+        let secrets: Vec<_> = entries.iter().flat_map(entry_secrets).collect();
+        let redactor = Arc::new(Redactor::new(&secrets));
+        *self
+            .redactor
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = redactor;
+        let watched = discovery.watched.clone();
+        // The new servers count at once; processes that must stop may take seconds to go.
+        let set = self.catalog.set_entries(entries);
+        tokio::pin!(set);
+        let at_once = futures_util::poll!(&mut set);
+        self.discovery.send_replace(Some(discovery));
+        if at_once.is_pending() {
+            set.await;
+        }
+        watched
+    }
+
+    /// Follow changes of the config files for as long as the bridge lives.
+    async fn watch(bridge: std::sync::Weak<Self>, environment: Environment, watched: Vec<PathBuf>) {
+        let (watcher, mut changed) = Watcher::start(watched);
+        while changed.recv().await.is_some() {
+            let Some(bridge) = bridge.upgrade() else {
+                return;
+            };
+            watcher.update(bridge.discover(environment.clone()).await);
+        }
+    }
+
+    /// Attach a client.
+    pub fn connect(&self) -> Arc<Connection> {
+        Arc::new(Connection {
+            id: ConnectionId::next(),
+            outputs: self.outputs.connection(),
+            closed: CancellationToken::new(),
+        })
+    }
+
+    /// Detach a client: its runs are cancelled and its interpreters end.
+    pub async fn disconnect(&self, connection: &Connection) {
+        connection.close();
+        self.interpreters.close(connection.id()).await;
+    }
+
+    /// End everything that was started: runs, interpreters, sandboxes, servers. Bounded in time;
+    /// nothing is left behind. Connections must have been closed.
+    pub async fn shut_down(&self) {
+        self.runs.close();
+        if tokio::time::timeout(RUNS_END_WITHIN, self.runs.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("runs were still under way when the bridge was shut down");
+        }
+        lock(&self.tasks).clear();
+        let sandboxes = async {
+            self.interpreters.close_all().await;
+            self.sandboxes.shut_down().await;
+        };
+        tokio::join!(sandboxes, self.catalog.shut_down());
+        self.activity.flush(ACTIVITY_WITHIN);
+    }
+
+    /// Wait until the config files have been looked at once.
+    pub async fn discovered(&self) {
+        let mut discovery = self.discovery.subscribe();
+        let first = discovery.wait_for(Option::is_some);
+        if tokio::time::timeout(DISCOVERY_WITHIN, first).await.is_err() {
+            tracing::warn!("the config files of clients take long to read; going on without them");
+        }
+    }
+
+    /// What the last look at the config files found.
+    pub fn discovery(&self) -> Option<Arc<Discovery>> {
+        self.discovery.borrow().clone()
+    }
+
+    /// The settings in force.
+    pub fn settings(&self) -> Arc<Settings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Settings that could not be used.
+    pub fn settings_problems(&self) -> &[SettingsProblem] {
+        &self.settings_problems
+    }
+
+    /// Where this bridge keeps its files.
+    pub fn paths(&self) -> &Paths {
+        &self.paths
+    }
+
+    /// The servers with their tools.
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// The sandbox.
+    pub fn sandboxes(&self) -> &Arc<Sandboxes> {
+        &self.sandboxes
+    }
+
+    /// The record of runs.
+    pub fn activity(&self) -> &Activity {
+        &self.activity
+    }
+
+    pub(crate) fn interpreters(&self) -> &Arc<Interpreters> {
+        &self.interpreters
+    }
+
+    pub(crate) fn redactor(&self) -> Arc<Redactor> {
+        Arc::clone(&self.redactor.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Counts a run, so that a shutdown waits for it.
+    pub(crate) fn runs(&self) -> &TaskTracker {
+        &self.runs
+    }
+
+    /// What the model remembers. Opened when first needed; a failure is tried again.
+    pub fn memory(&self) -> Result<Arc<Memory>, MemoryError> {
+        if let Some(memory) = self.memory.get() {
+            return Ok(Arc::clone(memory));
+        }
+        let settings = self.settings();
+        let limits = MemoryLimits {
+            value_bytes_max: settings.limits.memory_value_bytes_max as usize,
+            keys_max: settings.limits.memory_keys_max as usize,
+        };
+        let legacy = self.paths.legacy_memory();
+        let memory = Memory::open(&self.paths.memory(), Some(&legacy), limits)?;
+        Ok(Arc::clone(self.memory.get_or_init(|| Arc::new(memory))))
+    }
+
+    /// The functions that the model kept; as [`Bridge::memory`].
+    pub fn saved_tools(&self) -> Result<Arc<SavedTools>, SavedToolsError> {
+        if let Some(tools) = self.saved_tools.get() {
+            return Ok(Arc::clone(tools));
+        }
+        let tools = SavedTools::open(&self.paths.saved_tools())?;
+        Ok(Arc::clone(self.saved_tools.get_or_init(|| Arc::new(tools))))
+    }
+
+    /// Saved functions as a new interpreter takes them.
+    pub(crate) fn saved_tools_for_guest(&self) -> Value {
+        // Without the folder there is nothing saved; making it is for whoever saves.
+        if !self.paths.saved_tools().is_dir() {
+            return json!([]);
+        }
+        match self.saved_tools().and_then(|tools| tools.load_all()) {
+            Ok(list) => list
+                .tools
+                .into_iter()
+                .map(|tool| json!({"name": tool.name, "source": tool.source}))
+                .collect(),
+            Err(error) => {
+                tracing::warn!("saved tools cannot be read: {error}");
+                json!([])
+            }
+        }
+    }
+
+    /// The manual, with the limits in force.
+    pub fn manual(&self) -> String {
+        let settings = self.settings();
+        let limits = &settings.limits;
+        manual::text(&ManualLimits {
+            run_seconds: limits.run_ms_default / 1000,
+            run_seconds_max: limits.run_ms_max / 1000,
+            memory_bytes_max: limits.memory_bytes_max,
+            tmp_bytes_max: limits.tmp_bytes_max,
+            workspace_bytes_max: limits.workspace_bytes_max,
+            calls_max: limits.calls_max,
+            calls_at_once_max: limits.calls_at_once_max,
+            call_seconds_max: limits.call_ms_max / 1000,
+            reply_chars_max: limits.reply_chars_max as usize,
+            value_bytes_max: limits.memory_value_bytes_max as usize,
+            keys_max: limits.memory_keys_max as usize,
+        })
+    }
+}
+
+fn entry_secrets(entry: &Entry) -> Vec<crate::secrets::Secret> {
+    match &entry.transport {
+        EntryTransport::Stdio { env, .. } => {
+            let set = env
+                .iter()
+                .filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)));
+            secrets_of(set, [])
+        }
+        EntryTransport::Http { headers, .. } => secrets_of(
+            [],
+            headers
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_str())),
+        ),
+    }
+}
+
+/// The login environment, asked for once and in the background.
+fn login_env(environment: &Environment) -> LoginEnv {
+    let asked = LoginEnvironment::new(environment.clone());
+    LoginEnv::of(async move { asked.variables().await })
+}
+
+/// Names this process to the container engine: unique, and readable in a list of containers.
+fn owner_id() -> String {
+    let mut random = [0_u8; 6];
+    // The process id alone still tells owners on one machine apart.
+    let _ = getrandom::fill(&mut random);
+    let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{}-{random}", std::process::id())
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

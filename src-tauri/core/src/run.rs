@@ -1,0 +1,489 @@
+//! One run of Python, from its checked request to its reply: the session's turn, an interpreter,
+//! the code, and what came of it. The file to read first.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use runbridge_sandbox::{GuestExit, PythonError, RunEnd, RunOutcome, RunRequest, SandboxError};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::activity::{RunEnded, RunStarted};
+use crate::bridge::{Bridge, Connection};
+use crate::calls::RunCalls;
+use crate::interpreters::{Busy, Lease};
+use crate::output::run_name;
+use crate::redact::Redactor;
+use crate::reply::{self, ErrorFacts, OutputMode, Reply, ReplyLimits, RunFacts, Status};
+use crate::request::{PythonRequest, SESSION_DEFAULT};
+use crate::settings::{self, Settings};
+use crate::timestamp::now_ms;
+use crate::upstream::UpstreamError;
+
+/// How long an interrupted run may take to stop before its sandbox is killed.
+const GRACE_MS: u64 = 2_000;
+
+/// Hears what a run is waiting for, in words.
+pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Execute one run and make its reply. `cancel` ends it early; dropping the future leaves the run
+/// to its deadline.
+pub async fn run_python(
+    bridge: &Arc<Bridge>,
+    connection: &Arc<Connection>,
+    client: Option<&str>,
+    request: PythonRequest,
+    cancel: CancellationToken,
+    report: Option<Report>,
+) -> Reply {
+    let settings = bridge.settings();
+    bridge.discovered().await;
+    let servers = match allowed_servers(bridge, request.servers.as_deref()) {
+        Ok(servers) => servers,
+        Err(error) => return refused(bridge, &error.to_string()),
+    };
+    let id = unguessable();
+    let mut facts = RunFacts::new(run_name(id), Status::Success);
+    facts.timeout_seconds = request.timeout_seconds;
+    for name in &request.ignored {
+        facts.notes.push(format!(
+            "the argument `{name}` means nothing here and was ignored"
+        ));
+    }
+    let run = Run {
+        bridge,
+        connection,
+        client,
+        settings: &settings,
+        redactor: bridge.redactor(),
+        id,
+        cancel,
+        report,
+    };
+    run.execute(request, servers, facts).await
+}
+
+/// The reply to a request that cannot be executed as it is.
+pub fn refused(bridge: &Bridge, problem: &str) -> Reply {
+    let mut facts = RunFacts::new(String::new(), Status::ValidationError);
+    facts.error = Some(error_facts("validation_error", problem));
+    finish(&bridge.settings(), facts)
+}
+
+/// One run under way.
+struct Run<'a> {
+    bridge: &'a Arc<Bridge>,
+    connection: &'a Arc<Connection>,
+    client: Option<&'a str>,
+    settings: &'a Settings,
+    redactor: Arc<Redactor>,
+    id: u64,
+    cancel: CancellationToken,
+    report: Option<Report>,
+}
+
+/// Why the code did not get to run.
+enum NotRun {
+    Cancelled,
+    Busy,
+    Sandbox(Arc<SandboxError>),
+    NoRoom,
+}
+
+impl Run<'_> {
+    async fn execute(
+        self,
+        request: PythonRequest,
+        servers: Option<Vec<String>>,
+        mut facts: RunFacts,
+    ) -> Reply {
+        self.record_start(&request, &facts.run_id);
+        let mut lease = match self.ready(&request.session, &mut facts).await {
+            Ok(lease) => lease,
+            Err(reason) => {
+                not_run(&mut facts, &reason, &request.session);
+                return self.reply(facts);
+            }
+        };
+        let writer = match self.client {
+            Some(client) if request.session == SESSION_DEFAULT => client.to_owned(),
+            client => format!("{}/{}", client.unwrap_or("unknown client"), request.session),
+        };
+        let calls = Arc::new(RunCalls::new(
+            Arc::clone(self.bridge),
+            Arc::clone(self.connection),
+            facts.run_id.clone(),
+            writer,
+            servers.clone(),
+        ));
+        lease.runs += 1;
+        let run = RunRequest {
+            id: self.id,
+            code: request.code.clone(),
+            file_name: format!("<run {}>", lease.runs),
+            context: self.context(servers.as_deref(), lease.runs == 1),
+            run_ms_max: request.timeout_seconds * 1000,
+            grace_ms_max: GRACE_MS,
+            images_bytes_max: ReplyLimits::default().image_bytes_max,
+        };
+        self.connection.outputs().begin(self.id, &self.redactor);
+        let outcome = match lease.interpreter.as_mut() {
+            Some(interpreter) => {
+                interpreter
+                    .run(run, calls.clone(), self.cancel.clone())
+                    .await
+            }
+            None => return self.reply(facts),
+        };
+        if let RunEnd::Cancelled { killed: true } = outcome.end {
+            lease.lost = Some("an earlier run was cancelled and did not stop by itself".to_owned());
+        }
+        drop(lease);
+        facts.calls = calls.tool_calls();
+        facts.servers = calls.servers_called();
+        facts.notes.extend(calls.notes());
+        self.take_outcome(outcome, &mut facts);
+        self.reply(facts)
+    }
+
+    /// The session's turn, with a live interpreter.
+    async fn ready(&self, session: &str, facts: &mut RunFacts) -> Result<Lease, NotRun> {
+        let interpreters = self.bridge.interpreters();
+        let turn = interpreters.take(self.connection.id(), session);
+        let mut lease = tokio::select! {
+            lease = turn => lease.map_err(|Busy| NotRun::Busy)?,
+            () = self.cancel.cancelled() => return Err(NotRun::Cancelled),
+        };
+        if lease
+            .interpreter
+            .as_ref()
+            .is_some_and(|interpreter| !interpreter.is_alive())
+        {
+            lease.interpreter = None;
+            lease
+                .lost
+                .get_or_insert_with(|| "the interpreter ended between two runs".to_owned());
+        }
+        if lease.interpreter.is_none() {
+            let started = tokio::select! {
+                started = self.start_interpreter() => started?,
+                () = self.cancel.cancelled() => return Err(NotRun::Cancelled),
+            };
+            lease.interpreter = Some(started);
+        }
+        if let Some(why) = lease.lost.take() {
+            facts
+                .notes
+                .push(format!("the variables of earlier runs are gone: {why}"));
+        }
+        if lease.runs == 0
+            && let Some(sandbox) = self.bridge.sandboxes().facts()
+        {
+            facts.warnings = sandbox.warnings;
+        }
+        Ok(lease)
+    }
+
+    async fn start_interpreter(&self) -> Result<runbridge_sandbox::Interpreter, NotRun> {
+        let interpreters_max = self.settings.limits.interpreters_max as usize;
+        if !self.bridge.interpreters().make_room(interpreters_max).await {
+            return Err(NotRun::NoRoom);
+        }
+        let sink = Box::new(self.connection.outputs().sink());
+        let sandboxes = self.bridge.sandboxes();
+        let mut progress = sandboxes.progress();
+        let start = sandboxes.start(self.settings, sink);
+        tokio::pin!(start);
+        loop {
+            tokio::select! {
+                started = &mut start => return started.map_err(NotRun::Sandbox),
+                Ok(()) = progress.changed() => {
+                    let step = progress.borrow_and_update().clone();
+                    if let (Some(report), Some(step)) = (&self.report, step) {
+                        report(&step);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What the guest's API needs to know of this run.
+    fn context(&self, servers: Option<&[String]>, first: bool) -> serde_json::Value {
+        let listed: Vec<_> = self
+            .bridge
+            .catalog()
+            .servers()
+            .into_iter()
+            .filter(|server| server.is_callable())
+            .filter(|server| servers.is_none_or(|names| names.contains(&server.name)))
+            .map(|server| {
+                json!({
+                    "name": server.name,
+                    "alias": server.alias,
+                    "description": server.description,
+                })
+            })
+            .collect();
+        let mut context = json!({ "servers": listed });
+        if first {
+            context["saved_tools"] = self.bridge.saved_tools_for_guest();
+        }
+        context
+    }
+
+    fn take_outcome(&self, outcome: RunOutcome, facts: &mut RunFacts) {
+        let redact = |text: String| match self.redactor.text(&text) {
+            std::borrow::Cow::Borrowed(_) => text,
+            std::borrow::Cow::Owned(redacted) => redacted,
+        };
+        facts.result = outcome.result.map(redact);
+        facts.images = outcome.images;
+        facts.notes.extend(outcome.notes.into_iter().map(redact));
+        facts.exit_code = outcome.exit_code;
+        let raised = outcome.error.map(|error| PythonError {
+            r#type: error.r#type,
+            message: redact(error.message),
+            traceback: redact(error.traceback),
+        });
+        ended(facts, outcome.end, raised);
+    }
+
+    fn reply(&self, mut facts: RunFacts) -> Reply {
+        let outputs = self.connection.outputs();
+        let captured = outputs.finish(self.id);
+        facts.stdout = captured.stdout;
+        facts.stderr = captured.stderr;
+        self.record_end(&facts);
+        let reply = finish(self.settings, facts);
+        outputs.seal(self.id, &reply.between, &reply.after);
+        reply
+    }
+}
+
+impl Run<'_> {
+    fn record_start(&self, request: &PythonRequest, run_id: &str) {
+        let sandbox = match self.bridge.sandboxes().facts() {
+            Some(facts) if facts.rootless => format!("{} (rootless)", facts.engine),
+            Some(facts) => facts.engine.to_string(),
+            None => String::new(),
+        };
+        self.bridge.activity().run_started(RunStarted {
+            run_id: run_id.to_owned(),
+            client: self.client.unwrap_or_default().to_owned(),
+            session: (request.session != SESSION_DEFAULT).then(|| request.session.clone()),
+            code: self.redactor.text(&request.code).into_owned(),
+            sandbox,
+            started_at: now_ms(),
+        });
+    }
+
+    fn record_end(&self, facts: &RunFacts) {
+        let (stdout, stderr) = (&facts.stdout, &facts.stderr);
+        self.bridge.activity().run_ended(
+            &facts.run_id,
+            RunEnded {
+                status: facts.status.as_str().to_owned(),
+                output_head: format!("{}{}", stdout.head, stderr.head),
+                output_tail: format!("{}{}", stdout.tail, stderr.tail),
+                error: facts.error.as_ref().map(|error| {
+                    let line = error.message.lines().next().unwrap_or_default();
+                    format!("{}: {line}", error.r#type)
+                }),
+                servers: facts.servers.clone(),
+                calls: facts.calls,
+                ended_at: now_ms(),
+            },
+        );
+    }
+}
+
+/// Put into `facts` how the run ended.
+fn ended(facts: &mut RunFacts, end: RunEnd, raised: Option<PythonError>) {
+    let traceback = raised
+        .as_ref()
+        .map(|error| error.traceback.clone())
+        .unwrap_or_default();
+    match end {
+        RunEnd::Finished => match raised {
+            Some(error) => {
+                facts.status = if error.r#type == "MemoryError" {
+                    Status::OutOfMemory
+                } else {
+                    Status::Error
+                };
+                facts.error = Some(ErrorFacts {
+                    r#type: error.r#type,
+                    message: error.message,
+                    traceback,
+                });
+            }
+            None if facts.exit_code.is_some_and(|code| code != 0) => facts.status = Status::Error,
+            None => {}
+        },
+        RunEnd::TimedOut { killed } => {
+            facts.status = Status::Timeout;
+            facts.variables_lost = killed;
+            facts.error = Some(ErrorFacts {
+                r#type: "run_timeout".to_owned(),
+                message: format!("the run timed out after {} s", facts.timeout_seconds),
+                traceback,
+            });
+        }
+        RunEnd::Cancelled { killed } => {
+            facts.status = Status::Cancelled;
+            facts.variables_lost = killed;
+            facts.error = Some(error_facts("run_cancelled", "the client cancelled the run"));
+        }
+        RunEnd::OutOfMemory => {
+            facts.status = Status::OutOfMemory;
+            facts.variables_lost = true;
+            facts.exit_code = Some(137);
+            facts.error = Some(error_facts(
+                "run_out_of_memory",
+                "the sandbox reached its memory limit (MCP_BRIDGE_MEMORY) and was killed",
+            ));
+        }
+        RunEnd::Died(exit) => {
+            facts.status = Status::Error;
+            facts.variables_lost = true;
+            facts.exit_code = exit.code;
+            facts.error = Some(error_facts("process_ended", &death(&exit)));
+        }
+        RunEnd::Violated(reason) => {
+            facts.status = Status::Error;
+            facts.variables_lost = true;
+            facts.error = Some(error_facts(
+                "protocol_violated",
+                &format!(
+                    "the code disturbed the channel of its own sandbox, which was ended: {reason}"
+                ),
+            ));
+        }
+    }
+}
+
+fn death(exit: &GuestExit) -> String {
+    let how = match exit.code {
+        Some(code @ 129..=192) => format!("was ended by signal {}", code - 128),
+        Some(code) => format!("ended with exit code {code}"),
+        None => "ended".to_owned(),
+    };
+    let tail = exit.stderr_tail.trim();
+    if tail.is_empty() {
+        format!("the Python process {how} in the middle of the run")
+    } else {
+        format!("the Python process {how} in the middle of the run: {tail}")
+    }
+}
+
+fn not_run(facts: &mut RunFacts, reason: &NotRun, session: &str) {
+    match reason {
+        NotRun::Cancelled => {
+            facts.status = Status::Cancelled;
+            facts.error = Some(error_facts("run_cancelled", "the client cancelled the run"));
+        }
+        NotRun::Busy => {
+            facts.status = Status::Error;
+            facts.error = Some(error_facts(
+                "bridge_busy",
+                &format!(
+                    "too many runs wait for the session `{session}`; try again when one has ended"
+                ),
+            ));
+        }
+        NotRun::NoRoom => {
+            facts.status = Status::Error;
+            facts.error = Some(error_facts(
+                "bridge_busy",
+                "every interpreter that may live at once is busy; try again when a run has ended",
+            ));
+        }
+        NotRun::Sandbox(error) => {
+            facts.status = Status::Error;
+            facts.error = Some(error_facts(sandbox_code(error), &sandbox_message(error)));
+        }
+    }
+}
+
+/// The code under which a missing sandbox is reported.
+pub fn sandbox_code(error: &SandboxError) -> &'static str {
+    match error {
+        SandboxError::ImageMissing { .. } => "image_missing",
+        SandboxError::NoEngine { .. }
+        | SandboxError::EngineAbsent { .. }
+        | SandboxError::Engine { .. }
+        | SandboxError::GuestStart { .. } => "sandbox_unavailable",
+    }
+}
+
+/// What is wrong with the sandbox, and what to do.
+pub fn sandbox_message(error: &SandboxError) -> String {
+    let hint = match error {
+        SandboxError::NoEngine { .. } => {
+            "install Podman or Docker, or start it; `runbridge doctor` shows what was looked at"
+        }
+        SandboxError::EngineAbsent { .. } => {
+            "install or start it, or unset MCP_BRIDGE_RUNTIME to take any engine"
+        }
+        SandboxError::ImageMissing { .. } => {
+            "set MCP_BRIDGE_IMAGE to an image that the engine has, or check its network"
+        }
+        SandboxError::Engine { .. } => "check that the engine is running; `runbridge doctor` helps",
+        SandboxError::GuestStart { .. } => {
+            "the image needs `python3`, version 3.9 or newer, on its PATH; `runbridge doctor` helps"
+        }
+    };
+    format!("{error}; {hint}")
+}
+
+fn finish(settings: &Settings, facts: RunFacts) -> Reply {
+    let mode = match settings.output_mode {
+        settings::OutputMode::Text => OutputMode::Text,
+        settings::OutputMode::Toon => OutputMode::Toon,
+        settings::OutputMode::Json => OutputMode::Json,
+    };
+    let limits = ReplyLimits {
+        chars_max: settings.limits.reply_chars_max as usize,
+        ..ReplyLimits::default()
+    };
+    reply::build(facts, mode, limits)
+}
+
+fn error_facts(code: &str, message: &str) -> ErrorFacts {
+    ErrorFacts {
+        r#type: code.to_owned(),
+        message: message.to_owned(),
+        traceback: String::new(),
+    }
+}
+
+/// Names of the servers a run may call; `None`: all. Asked for by name or alias.
+fn allowed_servers(
+    bridge: &Bridge,
+    asked: Option<&[String]>,
+) -> Result<Option<Vec<String>>, UpstreamError> {
+    let Some(asked) = asked else { return Ok(None) };
+    let mut names = Vec::with_capacity(asked.len());
+    for name in asked {
+        let server = bridge.catalog().callable(name)?.name;
+        if !names.contains(&server) {
+            names.push(server);
+        }
+    }
+    Ok(Some(names))
+}
+
+/// A run's id. Code of one run cannot guess that of the next, so it cannot speak for it.
+fn unguessable() -> u64 {
+    let mut bytes = [0; 8];
+    // Without the system's randomness ids are still unique, which is all that honest code needs.
+    if getrandom::fill(&mut bytes).is_err() {
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        bytes = now.as_nanos().to_le_bytes()[..8]
+            .try_into()
+            .unwrap_or_default();
+    }
+    u64::from_le_bytes(bytes)
+}

@@ -1,0 +1,278 @@
+//! Measure the release build from outside, as a client sees it, on every engine there is. The
+//! repetitions of all measures are interleaved, so that a busy minute of the machine hits all alike,
+//! and a fixed piece of work is timed among them to tell how busy it was.
+
+mod results;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail, ensure};
+use runbridge_testkit::{Engine, Era, Leftovers, McpClient, TempHome, wait_for};
+use serde_json::{Map, json};
+use sha2::{Digest as _, Sha256};
+
+use self::results::{Results, Spread, put_between, table};
+use crate::engine;
+use crate::setup;
+use crate::shell::{build_sidecar, root, say, target};
+
+/// Options of `cargo xtask bench`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Few repetitions: a look, not a result.
+    #[arg(long)]
+    quick: bool,
+    /// Measure nothing; write the table of the last result into the README.
+    #[arg(long)]
+    readme: bool,
+}
+
+/// `cargo xtask bench`.
+pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
+    if arguments.readme {
+        return write_readme();
+    }
+    setup::run_all()?;
+    let program = build_sidecar(true)?;
+    let engines = engine::for_tests(&target().join("engines"))?;
+    let repetitions = if arguments.quick { 3 } else { 15 };
+    let mut values: BTreeMap<(String, &'static str), Vec<f64>> = BTreeMap::new();
+    let mut noise = Vec::new();
+    for repetition in 1..=repetitions {
+        say(format_args!("repetition {repetition} of {repetitions}"));
+        for engine in engines.all() {
+            noise.push(fixed_work());
+            let mut add = |key, value| {
+                values
+                    .entry((engine.name.clone(), key))
+                    .or_default()
+                    .push(value);
+            };
+            session(&program, engine, &mut add).with_context(|| format!("on {}", engine.name))?;
+        }
+    }
+    let mut results = Results {
+        machine: machine(),
+        repetitions,
+        noise_ms: Spread::of(noise),
+        engines: BTreeMap::new(),
+    };
+    for ((engine, key), values) in values {
+        results
+            .engines
+            .entry(engine)
+            .or_default()
+            .insert(key.to_owned(), Spread::of(values));
+    }
+    println!("{}", table(&results));
+    if arguments.quick {
+        say("a quick look is not kept");
+        return Ok(());
+    }
+    let path = results_file();
+    std::fs::write(
+        &path,
+        format!("{}\n", serde_json::to_string_pretty(&results)?),
+    )
+    .with_context(|| format!("cannot write {}", path.display()))?;
+    say(format_args!(
+        "written to {}; `cargo xtask bench --readme` puts it into the README",
+        path.display()
+    ));
+    Ok(())
+}
+
+const LOOP: &str = "\
+import time
+begun = time.perf_counter()
+for _ in range(1000):
+    await mcp_stub.echo(text='x')
+print((time.perf_counter() - begun) * 1000 / 1000)
+";
+
+const GATHER: &str = "\
+import asyncio, time
+begun = time.perf_counter()
+await asyncio.gather(*[mcp_stub.sleep_ms(ms=50) for _ in range(100)])
+print((time.perf_counter() - begun) * 1000)
+";
+
+/// One life of the sidecar with a spare that is not ready, one with a spare that is, and what can be
+/// measured within them.
+fn session(
+    program: &Path,
+    engine: &Engine,
+    add: &mut impl FnMut(&'static str, f64),
+) -> anyhow::Result<()> {
+    let life = Life::start(program, engine, 16, 0)?;
+    add("initialize", life.initialized);
+    add("first_cold", life.run("print(1)")?.1);
+    life.end()?;
+
+    let mut life = Life::start(program, engine, 16, 1)?;
+    add("initialize", life.initialized);
+    life.spare_ready()?;
+    add("idle", life.client.memory_kib("VmRSS") as f64 / 1000.0);
+    add("first_warm", life.run("print(1)")?.1);
+    let mut warm = Vec::new();
+    for _ in 0..20 {
+        warm.push(life.run("print(1)")?.1);
+    }
+    add("warm", Spread::of(warm).median);
+    life.run("await mcp_stub.echo(text='x')")?;
+    add("call", life.number(LOOP)?);
+    add("gather_16", life.number(GATHER)?);
+    life.run("s = 'z' * 999\nfor _ in range(50_000):\n    print(s)")?;
+    add("peak", life.client.memory_kib("VmHWM") as f64 / 1000.0);
+    life.end()?;
+
+    let life = Life::start(program, engine, 128, 1)?;
+    life.run("await mcp_stub.echo(text='x')")?;
+    add("gather_128", life.number(GATHER)?);
+    life.end()
+}
+
+/// One run of the sidecar in a home of its own.
+struct Life {
+    client: McpClient,
+    leftovers: Leftovers,
+    initialized: f64,
+    // Last: the folder goes when the process has gone.
+    _home: TempHome,
+}
+
+impl Life {
+    fn start(
+        program: &Path,
+        engine: &Engine,
+        calls_at_once: u32,
+        spares: u32,
+    ) -> anyhow::Result<Self> {
+        let home = TempHome::new();
+        home.write_servers(&Map::from_iter([("stub".to_owned(), home.stub(&[]))]));
+        let settings = json!({
+            "version": 1,
+            "limits": { "calls_at_once_max": calls_at_once },
+            "sandbox": { "spares": spares },
+        });
+        home.write(".runbridge/config/settings.json", &settings.to_string());
+        let mut variables = Vec::from(engine.variables());
+        variables.push(("MCP_BRIDGE_IMAGE".to_owned(), engine::image().to_owned()));
+        variables.push((
+            "RUNBRIDGE_HOME".to_owned(),
+            home.join(".runbridge").to_string_lossy().into_owned(),
+        ));
+        let leftovers = Leftovers::of(home.path(), Some(engine.clone()));
+        let begun = Instant::now();
+        let (client, _) = McpClient::start(
+            program,
+            &[],
+            home.path(),
+            &variables,
+            Era::Initialize("2025-11-25"),
+        )?;
+        let initialized = milliseconds(begun.elapsed());
+        Ok(Self {
+            client,
+            leftovers,
+            initialized,
+            _home: home,
+        })
+    }
+
+    /// Wait until the engine runs a container of ours, and a little longer for Python in it.
+    fn spare_ready(&mut self) -> anyhow::Result<()> {
+        let ready = wait_for(Duration::from_secs(20), || {
+            self.leftovers.note_owner();
+            (self.leftovers.running_containers() > 0).then_some(())
+        });
+        ensure!(ready.is_some(), "no spare container within 20 s");
+        std::thread::sleep(Duration::from_millis(700));
+        Ok(())
+    }
+
+    fn run(&self, code: &str) -> anyhow::Result<(String, f64)> {
+        let reply = self
+            .client
+            .send_run(json!({ "code": code, "timeout": 110 }))
+            .reply()?;
+        if reply.status() != "success" {
+            bail!(
+                "`{}` ended with {}: {}",
+                code.lines().next().unwrap_or_default(),
+                reply.status(),
+                reply.text()
+            );
+        }
+        Ok((reply.stdout().to_owned(), milliseconds(reply.took)))
+    }
+
+    fn number(&self, code: &str) -> anyhow::Result<f64> {
+        let text = self.run(code)?.0;
+        text.trim()
+            .parse()
+            .with_context(|| format!("a number expected, got {text:?}"))
+    }
+
+    fn end(self) -> anyhow::Result<()> {
+        let closed = self.client.close();
+        ensure!(
+            !closed.killed,
+            "the sidecar did not end when its stdin closed"
+        );
+        Ok(())
+    }
+}
+
+/// Work of a fixed amount: what it takes tells how busy the machine is.
+fn fixed_work() -> f64 {
+    let block = vec![7_u8; 1 << 20];
+    let begun = Instant::now();
+    let mut hash = Sha256::new();
+    for _ in 0..8 {
+        hash.update(&block);
+    }
+    std::hint::black_box(hash.finalize());
+    milliseconds(begun.elapsed())
+}
+
+fn milliseconds(time: Duration) -> f64 {
+    time.as_secs_f64() * 1000.0
+}
+
+fn machine() -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let info = read("/proc/cpuinfo");
+    let model = info
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or("?", |(_, name)| name);
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    format!(
+        "{model}, {cores} cores, Linux {}",
+        read("/proc/sys/kernel/osrelease").trim()
+    )
+}
+
+fn results_file() -> PathBuf {
+    root().join("src-tauri/xtask/bench-results.json")
+}
+
+fn write_readme() -> anyhow::Result<()> {
+    let path = results_file();
+    let text = std::fs::read_to_string(&path).with_context(|| {
+        format!(
+            "no results at {}; run `cargo xtask bench` first",
+            path.display()
+        )
+    })?;
+    let results: Results =
+        serde_json::from_str(&text).with_context(|| format!("cannot read {}", path.display()))?;
+    let readme_path = root().join("README.md");
+    let readme = std::fs::read_to_string(&readme_path)?;
+    std::fs::write(&readme_path, put_between(&readme, &table(&results))?)?;
+    say("README.md has the figures");
+    Ok(())
+}

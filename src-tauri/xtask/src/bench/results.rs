@@ -1,0 +1,242 @@
+//! What the benchmark found, and how it is shown: against the goals and against the bridge that this
+//! one replaces.
+
+use std::collections::BTreeMap;
+
+use anyhow::Context as _;
+use serde::{Deserialize, Serialize};
+
+/// One thing measured: what it is called, what it should be, what the earlier bridge needed.
+pub(super) struct Measure {
+    key: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    goal: f64,
+    /// The earlier Python bridge on the standard machine; it was measured once, not here.
+    before: Option<f64>,
+}
+
+pub(super) const MEASURES: &[Measure] = &[
+    Measure {
+        key: "initialize",
+        title: "start to `initialize` answered",
+        unit: "ms",
+        goal: 40.0,
+        before: Some(789.0),
+    },
+    Measure {
+        key: "first_cold",
+        title: "first run, no spare ready",
+        unit: "ms",
+        goal: 300.0,
+        before: Some(871.0),
+    },
+    Measure {
+        key: "first_warm",
+        title: "first run, spare ready",
+        unit: "ms",
+        goal: 30.0,
+        before: None,
+    },
+    Measure {
+        key: "warm",
+        title: "`print(1)` in a live session",
+        unit: "ms",
+        goal: 2.0,
+        before: Some(51.0),
+    },
+    Measure {
+        key: "call",
+        title: "one proxied call in a loop of 1,000",
+        unit: "ms",
+        goal: 0.6,
+        before: Some(1.19),
+    },
+    Measure {
+        key: "gather_16",
+        title: "100 calls of 50 ms together, 16 at once",
+        unit: "ms",
+        goal: 400.0,
+        before: None,
+    },
+    Measure {
+        key: "gather_128",
+        title: "100 calls of 50 ms together, 128 at once",
+        unit: "ms",
+        goal: 150.0,
+        before: Some(5334.0),
+    },
+    Measure {
+        key: "idle",
+        title: "memory when idle",
+        unit: "MB",
+        goal: 40.0,
+        before: Some(58.0),
+    },
+    Measure {
+        key: "peak",
+        title: "memory at its peak, 50 MB printed",
+        unit: "MB",
+        goal: 120.0,
+        before: Some(453.0),
+    },
+];
+
+/// What the result file holds.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Results {
+    /// CPU, number of cores, kernel.
+    pub(super) machine: String,
+    /// Repetitions of each measure that needs a new process.
+    pub(super) repetitions: usize,
+    /// A fixed piece of work, timed among the measures.
+    pub(super) noise_ms: Spread,
+    /// By engine, by measure.
+    pub(super) engines: BTreeMap<String, BTreeMap<String, Spread>>,
+}
+
+/// What a number of repetitions gave.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Spread {
+    pub(super) n: usize,
+    pub(super) median: f64,
+    pub(super) min: f64,
+    pub(super) max: f64,
+}
+
+impl Spread {
+    pub(super) fn of(mut values: Vec<f64>) -> Self {
+        values.sort_by(f64::total_cmp);
+        let n = values.len();
+        let (Some(min), Some(max)) = (values.first().copied(), values.last().copied()) else {
+            return Self::default();
+        };
+        let median = f64::midpoint(values[(n - 1) / 2], values[n / 2]);
+        let round = |value: f64| (value * 1000.0).round() / 1000.0;
+        Self {
+            n,
+            median: round(median),
+            min: round(min),
+            max: round(max),
+        }
+    }
+}
+
+const BEGIN: &str = "<!-- figures: begin, written by `cargo xtask bench --readme` -->";
+const END: &str = "<!-- figures: end -->";
+
+pub(super) fn put_between(readme: &str, table: &str) -> anyhow::Result<String> {
+    let parts = readme
+        .split_once(BEGIN)
+        .and_then(|(before, rest)| Some((before, rest.split_once(END)?.1)));
+    let (before, after) =
+        parts.with_context(|| format!("README.md lacks the two lines\n{BEGIN}\n{END}"))?;
+    Ok(format!("{before}{BEGIN}\n{table}\n{END}{after}"))
+}
+
+/// The results as Markdown.
+pub(super) fn table(results: &Results) -> String {
+    let names: Vec<&String> = results.engines.keys().collect();
+    let mut lines = vec![
+        format!(
+            "| median (min … max) | goal | {} | earlier bridge |",
+            names
+                .iter()
+                .map(|name| name.as_str())
+                .collect::<Vec<_>>()
+                .join(" | ")
+        ),
+        format!("|--|--|{}--|", "--|".repeat(names.len())),
+    ];
+    for measure in MEASURES {
+        let mut cells = vec![
+            measure.title.to_owned(),
+            format!("≤ {} {}", measure.goal, measure.unit),
+        ];
+        for name in &names {
+            let cell = results.engines[*name]
+                .get(measure.key)
+                .map_or("–".to_owned(), |spread| {
+                    let short = |value: f64| {
+                        if value < 10.0 {
+                            format!("{value:.2}")
+                        } else {
+                            format!("{value:.0}")
+                        }
+                    };
+                    format!(
+                        "{} ({} … {})",
+                        short(spread.median),
+                        short(spread.min),
+                        short(spread.max)
+                    )
+                });
+            cells.push(cell);
+        }
+        cells.push(
+            measure
+                .before
+                .map_or("–".to_owned(), |before| before.to_string()),
+        );
+        lines.push(format!("| {} |", cells.join(" | ")));
+    }
+    let noise = &results.noise_ms;
+    lines.push(String::new());
+    lines.push(format!(
+        "{} repetitions on {}. The same piece of work took {:.0} ms ({:.0} … {:.0}) among them: that is the machine's noise.",
+        results.repetitions, results.machine, noise.median, noise.min, noise.max,
+    ));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test ends there")]
+
+    use super::*;
+
+    #[test]
+    fn the_spread_of_an_even_number_is_between_the_middle_two() {
+        let spread = Spread::of(vec![4.0, 1.0, 3.0, 2.0]);
+        assert_eq!(
+            spread,
+            Spread {
+                n: 4,
+                median: 2.5,
+                min: 1.0,
+                max: 4.0
+            }
+        );
+    }
+
+    #[test]
+    fn the_table_replaces_what_is_between_the_marks_and_nothing_else() {
+        let readme = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
+        let new = put_between(&readme, "new").unwrap();
+        assert_eq!(new, format!("before\n{BEGIN}\nnew\n{END}\nafter\n"));
+        assert!(put_between("no marks", "new").is_err());
+    }
+
+    #[test]
+    fn a_measure_that_an_engine_lacks_is_a_dash() {
+        let spread = Spread::of(vec![1.0]);
+        let results = Results {
+            machine: "m".to_owned(),
+            repetitions: 1,
+            noise_ms: spread.clone(),
+            engines: BTreeMap::from([(
+                "podman".to_owned(),
+                BTreeMap::from([("warm".to_owned(), spread)]),
+            )]),
+        };
+        let table = table(&results);
+        assert!(
+            table.contains("| `print(1)` in a live session | ≤ 2 ms | 1.00 (1.00 … 1.00) | 51 |"),
+            "{table}"
+        );
+        assert!(
+            table.contains("| first run, spare ready | ≤ 30 ms | – | – |"),
+            "{table}"
+        );
+    }
+}

@@ -1,0 +1,453 @@
+//! Container engines for the tests, each with a store and a socket of its own: rootful Podman,
+//! Docker, and rootless Podman as an ordinary user. Nothing of the system's own engines is used or
+//! changed.
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+
+use crate::http;
+
+/// Who runs rootless Podman; an account that exists for nothing else.
+const USER: &str = "runbridge-test";
+
+/// Programs the engines need, with the Debian package of each.
+const PROGRAMS: [(&str, &str); 6] = [
+    ("podman", "podman"),
+    ("runc", "runc"),
+    ("dockerd", "docker.io"),
+    ("newuidmap", "uidmap"),
+    ("setpriv", "util-linux"),
+    ("useradd", "passwd"),
+];
+
+/// Starting includes building a store.
+const READY_WITHIN: Duration = Duration::from_secs(40);
+
+/// Docker stops its own containerd first.
+const STOP_WITHIN: Duration = Duration::from_secs(15);
+
+/// An engine that answers; what was started for it ends with this value.
+pub(crate) struct Engine {
+    /// `podman`, `docker` or `podman-rootless`.
+    pub(crate) name: String,
+    /// Its socket.
+    pub(crate) socket: PathBuf,
+    /// `None` when it ran already, left by an earlier call that was killed.
+    service: Option<Child>,
+    /// The process that keeps a rootless user namespace open, and outlives the service.
+    pause_pid_file: Option<PathBuf>,
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        if let Some(service) = &mut self.service {
+            end(service);
+        }
+        if self.service.is_some()
+            && let Some(file) = &self.pause_pid_file
+            && let Ok(text) = std::fs::read_to_string(file)
+            && let Ok(pid) = text.trim().parse::<u32>()
+        {
+            signal("-KILL", pid);
+        }
+    }
+}
+
+/// Start all three. Their stores live in `dir` and survive, so that an image is loaded once.
+pub(crate) fn start_all(dir: &Path) -> anyhow::Result<Vec<Engine>> {
+    if !is_root() {
+        bail!(
+            "the test engines are started by root: run this as root, or name running engines in RUNBRIDGE_TEST_ENGINES"
+        );
+    }
+    install_missing()?;
+    std::fs::create_dir_all(dir)?;
+    let dir = dir.canonicalize()?;
+    // One after the other costs seconds; they have nothing to do with one another.
+    std::thread::scope(|scope| {
+        let podman = scope.spawn(|| start_podman(&dir));
+        let docker = scope.spawn(|| start_docker(&dir));
+        let rootless = scope.spawn(start_rootless);
+        [podman, docker, rootless]
+            .into_iter()
+            .map(|engine| {
+                engine
+                    .join()
+                    .unwrap_or_else(|_| bail!("starting an engine panicked"))
+            })
+            .collect()
+    })
+}
+
+fn start_podman(dir: &Path) -> anyhow::Result<Engine> {
+    let dir = folder(dir, "podman")?;
+    let socket = dir.join("podman.sock");
+    start("podman", &socket, None, &dir.join("log"), || {
+        let mut command = Command::new("podman");
+        command.env("CONTAINERS_CONF", write_config(&dir)?);
+        command
+            .arg("--root")
+            .arg(dir.join("root"))
+            .arg("--runroot")
+            .arg(dir.join("run"));
+        command
+            .args(["system", "service", "--time=0"])
+            .arg(url(&socket));
+        Ok(command)
+    })
+}
+
+fn start_docker(dir: &Path) -> anyhow::Result<Engine> {
+    let dir = folder(dir, "docker")?;
+    let socket = dir.join("docker.sock");
+    start("docker", &socket, None, &dir.join("log"), || {
+        // A pid file of a daemon that was killed may name another program by now.
+        let pid_file = dir.join("pid");
+        let _ = std::fs::remove_file(&pid_file);
+        let mut command = Command::new("dockerd");
+        command
+            .arg("--data-root")
+            .arg(dir.join("data"))
+            .arg("--exec-root")
+            .arg(dir.join("exec"));
+        command
+            .arg("--pidfile")
+            .arg(pid_file)
+            .arg("--host")
+            .arg(url(&socket));
+        // Containers here have no network, so the system's is left alone.
+        command.args([
+            "--bridge=none",
+            "--iptables=false",
+            "--ip6tables=false",
+            "--ip-forward=false",
+        ]);
+        // Some machines do not let even root raise its own limits.
+        command.args([
+            "--exec-opt",
+            "native.cgroupdriver=cgroupfs",
+            "--default-ulimit",
+            "nofile=1024:1024",
+        ]);
+        Ok(command)
+    })
+}
+
+fn start_rootless() -> anyhow::Result<Engine> {
+    let user = ordinary_user()?;
+    // Below its home, because no folder of ours need be open to that user.
+    let dir = user.home.join("engine");
+    let runtime = dir.join("runtime");
+    let socket = dir.join("podman.sock");
+    let pause = runtime.join("libpod/tmp/pause.pid");
+    start(
+        "podman-rootless",
+        &socket,
+        Some(pause),
+        &dir.join("log"),
+        || {
+            // What lives in a runtime folder does not survive a restart of the machine.
+            for gone in [&runtime, &dir.join("run")] {
+                if gone.exists() {
+                    std::fs::remove_dir_all(gone)
+                        .with_context(|| format!("cannot empty {}", gone.display()))?;
+                }
+            }
+            std::fs::create_dir_all(&runtime)?;
+            std::fs::set_permissions(&runtime, std::fs::Permissions::from_mode(0o700))?;
+            let config = write_config(&dir)?;
+            for path in [&dir, &runtime, &config] {
+                std::os::unix::fs::chown(path, Some(user.id), Some(user.group))?;
+            }
+            let mut command = Command::new("setpriv");
+            command
+                .arg(format!("--reuid={}", user.id))
+                .arg(format!("--regid={}", user.group))
+                .arg("--clear-groups");
+            let path = std::env::var_os("PATH")
+                .unwrap_or_else(|| OsString::from("/usr/bin:/bin:/usr/sbin:/sbin"));
+            command
+                .env_clear()
+                .env("PATH", path)
+                .env("HOME", &user.home)
+                .env("XDG_RUNTIME_DIR", &runtime);
+            command
+                .env("CONTAINERS_CONF", config)
+                .current_dir(&user.home);
+            command
+                .arg("podman")
+                .arg("--root")
+                .arg(dir.join("root"))
+                .arg("--runroot")
+                .arg(dir.join("run"));
+            command
+                .args(["system", "service", "--time=0"])
+                .arg(url(&socket));
+            Ok(command)
+        },
+    )
+}
+
+/// Start a service unless its socket answers already, and wait until it does.
+fn start(
+    name: &str,
+    socket: &Path,
+    pause_pid_file: Option<PathBuf>,
+    log: &Path,
+    command: impl FnOnce() -> anyhow::Result<Command>,
+) -> anyhow::Result<Engine> {
+    let mut engine = Engine {
+        name: name.to_owned(),
+        socket: socket.to_owned(),
+        service: None,
+        pause_pid_file,
+    };
+    if http::answers(socket) {
+        return Ok(engine);
+    }
+    let mut command = command().with_context(|| format!("cannot prepare {name}"))?;
+    let output = std::fs::File::create(log)?;
+    let service = command
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        // Ctrl-C ends the tests first, which end their containers, and then this.
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("cannot start {name}"))?;
+    let service = engine.service.insert(service);
+    let start = Instant::now();
+    while !http::answers(socket) {
+        if let Some(status) = service.try_wait()? {
+            bail!("{name} ended with {status}:\n{}", tail(log));
+        }
+        if start.elapsed() > READY_WITHIN {
+            bail!(
+                "{name} is not ready after {} s:\n{}",
+                READY_WITHIN.as_secs(),
+                tail(log)
+            );
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // Docker's group may use its socket; nobody else needs to.
+    Ok(engine)
+}
+
+fn end(service: &mut Child) {
+    signal("-TERM", service.id());
+    let start = Instant::now();
+    while start.elapsed() < STOP_WITHIN {
+        if !matches!(service.try_wait(), Ok(None)) {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let _ = service.kill();
+    let _ = service.wait();
+}
+
+fn signal(signal: &str, pid: u32) {
+    let _ = Command::new("kill")
+        .arg(signal)
+        .arg(pid.to_string())
+        .stderr(Stdio::null())
+        .status();
+}
+
+fn folder(dir: &Path, name: &str) -> anyhow::Result<PathBuf> {
+    let dir = dir.join(name);
+    std::fs::create_dir_all(&dir)?;
+    Ok(dir)
+}
+
+fn url(socket: &Path) -> String {
+    format!("unix://{}", socket.display())
+}
+
+/// Podman's settings for a machine without systemd, on which limits may not be raised.
+fn write_config(dir: &Path) -> anyhow::Result<PathBuf> {
+    let path = dir.join("containers.conf");
+    let text = "[engine]\nruntime = \"runc\"\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"file\"\n\
+                [containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n";
+    std::fs::create_dir_all(dir)?;
+    std::fs::write(&path, text)?;
+    Ok(path)
+}
+
+fn tail(log: &Path) -> String {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let lines: Vec<_> = text.lines().collect();
+    lines[lines.len().saturating_sub(15)..].join("\n")
+}
+
+struct User {
+    id: u32,
+    group: u32,
+    home: PathBuf,
+}
+
+/// The account, created if need be, with exactly one range of subordinate ids: Podman refuses two.
+fn ordinary_user() -> anyhow::Result<User> {
+    if find_user()?.is_none() {
+        run(Command::new("useradd").args(["--create-home", "--shell", "/bin/sh", USER]))?;
+    }
+    let user = find_user()?.with_context(|| format!("useradd did not create {USER}"))?;
+    for file in ["/etc/subuid", "/etc/subgid"] {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let wanted = one_range(&text);
+        if wanted != text {
+            write_whole(Path::new(file), &wanted)?;
+        }
+    }
+    Ok(user)
+}
+
+fn find_user() -> anyhow::Result<Option<User>> {
+    let text = std::fs::read_to_string("/etc/passwd").context("cannot read /etc/passwd")?;
+    let Some(line) = text
+        .lines()
+        .find(|line| line.split(':').next() == Some(USER))
+    else {
+        return Ok(None);
+    };
+    let fields: Vec<_> = line.split(':').collect();
+    let [_, _, id, group, _, home, _] = fields.as_slice() else {
+        bail!("/etc/passwd: cannot read {line:?}")
+    };
+    Ok(Some(User {
+        id: id.parse()?,
+        group: group.parse()?,
+        home: PathBuf::from(home),
+    }))
+}
+
+/// The file with one line for our user, behind all other ranges if there was none.
+fn one_range(text: &str) -> String {
+    const COUNT: u64 = 65_536;
+    let is_ours = |line: &&str| line.split(':').next() == Some(USER);
+    let ours = text.lines().find(is_ours).map(str::to_owned);
+    let line = ours.unwrap_or_else(|| {
+        let end = |line: &str| {
+            let mut fields = line
+                .split(':')
+                .skip(1)
+                .map(|field| field.parse::<u64>().unwrap_or(0));
+            fields.next().unwrap_or(0) + fields.next().unwrap_or(0)
+        };
+        let start = text.lines().map(end).max().unwrap_or(0).max(100_000);
+        format!("{USER}:{start}:{COUNT}")
+    });
+    let mut lines: Vec<_> = text.lines().filter(|line| !is_ours(line)).collect();
+    lines.push(&line);
+    lines.join("\n") + "\n"
+}
+
+fn write_whole(path: &Path, text: &str) -> anyhow::Result<()> {
+    let aside = path.with_extension("runbridge-new");
+    let mut file = std::fs::File::create(&aside)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::set_permissions(
+        &aside,
+        std::fs::metadata(path).map_or_else(
+            |_| std::fs::Permissions::from_mode(0o644),
+            |meta| meta.permissions(),
+        ),
+    )?;
+    std::fs::rename(&aside, path).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn install_missing() -> anyhow::Result<()> {
+    let missing: Vec<_> = PROGRAMS
+        .iter()
+        .filter(|(program, _)| !on_path(program))
+        .map(|(_, package)| *package)
+        .collect();
+    if missing.is_empty() {
+        Ok(())
+    } else {
+        install(&missing)
+    }
+}
+
+/// Install Debian packages when root; else say how.
+pub(crate) fn install(packages: &[&str]) -> anyhow::Result<()> {
+    if !is_root() {
+        bail!(
+            "missing on this machine: sudo apt-get install -y --no-install-recommends {}",
+            packages.join(" ")
+        );
+    }
+    eprintln!("installing {}", packages.join(", "));
+    let apt = || {
+        let mut command = Command::new("apt-get");
+        command.env("DEBIAN_FRONTEND", "noninteractive");
+        command
+    };
+    run(apt().args(["update", "-qq"]))?;
+    run(apt()
+        .args(["install", "-y", "-qq", "--no-install-recommends"])
+        .args(packages))
+}
+
+/// Whether a program can be started; some live where only root's `PATH` looks.
+pub(crate) fn on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path)
+        .chain(["/usr/sbin", "/sbin"].map(PathBuf::from))
+        .any(|dir| dir.join(program).is_file())
+}
+
+fn run(command: &mut Command) -> anyhow::Result<()> {
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .with_context(|| format!("cannot start {command:?}"))?;
+    if !output.status.success() {
+        bail!(
+            "{command:?} ended with {}:\n{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    Ok(())
+}
+
+pub(crate) fn is_root() -> bool {
+    std::fs::metadata("/proc/self")
+        .is_ok_and(|meta| std::os::unix::fs::MetadataExt::uid(&meta) == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_user_has_exactly_one_range_and_others_keep_theirs() {
+        for (before, after) in [
+            ("", "runbridge-test:100000:65536\n"),
+            (
+                "a:100000:65536\nb:200000:10\n",
+                "a:100000:65536\nb:200000:10\nrunbridge-test:200010:65536\n",
+            ),
+            (
+                "runbridge-test:100000:65536\na:165536:65536\nrunbridge-test:100000:65536\n",
+                "a:165536:65536\nrunbridge-test:100000:65536\n",
+            ),
+            (
+                "a:100000:65536\nrunbridge-test:165536:65536\n",
+                "a:100000:65536\nrunbridge-test:165536:65536\n",
+            ),
+        ] {
+            assert_eq!(one_range(before), after, "{before:?}");
+        }
+    }
+}

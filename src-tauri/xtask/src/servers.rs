@@ -1,0 +1,41 @@
+//! The real MCP servers and clients that the demo and the tests use, with their versions. The one
+//! place to change one.
+
+/// Packages of one `npm install`.
+pub(crate) const NPM: &[(&str, &str)] = &[
+    ("@modelcontextprotocol/sdk", "1.32.2"),
+    ("@modelcontextprotocol/server-everything", "2026.8.31"),
+    ("@modelcontextprotocol/server-filesystem", "2026.8.31"),
+    ("@modelcontextprotocol/server-memory", "2026.8.31"),
+    (
+        "@modelcontextprotocol/server-sequential-thinking",
+        "2026.8.31",
+    ),
+    ("gpt-tokenizer", "4.0.0"),
+];
+
+/// Installs the Python packages below; it takes a tenth of pip's time.
+pub(crate) const UV: &str = "uv==0.13.9";
+
+/// A virtual environment each: their dependencies do not agree with one another.
+pub(crate) const VENVS: &[(&str, &[&str])] = &[
+    ("time", &["mcp-server-time==2026.10.19"]),
+    ("git", &["mcp-server-git==2026.10.19"]),
+    // Uses what the SDK's second major version took away.
+    ("sqlite", &["mcp-server-sqlite==2025.4.25", "mcp==1.30.0"]),
+    ("excel", &["excel-mcp-server==2.2.2"]),
+    ("clients", &["mcp==2.3.0", "fastmcp==4.2.3"]),
+];
+
+/// Programs that they need on `PATH`, with the Debian package of each.
+pub(crate) const PROGRAMS: &[(&str, &str)] = &[
+    ("git", "git"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
+    ("python3", "python3"),
+];
+
+/// What a stamp must tell apart: any change above installs anew.
+pub(crate) fn table() -> String {
+    format!("{NPM:?}\n{UV}\n{VENVS:?}")
+}

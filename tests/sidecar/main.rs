@@ -1,0 +1,101 @@
+//! The real binary over real stdio, in real containers. It knows the promise made to the model and
+//! its client, and nothing of the code that keeps it.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::needless_pass_by_value,
+    reason = "a test ends where its set-up fails, and each owns its engine"
+)]
+
+mod face;
+mod failures_of_clients;
+mod failures_of_code;
+mod failures_of_engines;
+mod failures_of_servers;
+mod limits;
+mod memory;
+mod python;
+mod real_servers;
+mod reply;
+mod revisions;
+mod sandbox;
+mod servers;
+mod tokens;
+
+use runbridge_testkit::{Bridge, BridgeOptions, Engine, TempHome};
+use serde_json::{Value, json};
+
+/// The binary under test.
+const SIDECAR: &str = env!("CARGO_BIN_EXE_runbridge");
+
+/// The engine for a test that needs just one.
+fn engine() -> Engine {
+    let all = engines();
+    all.first()
+        .cloned()
+        .unwrap_or_else(|| panic!("no engine is ready"))
+}
+
+fn engines() -> Vec<Engine> {
+    assert!(
+        std::env::var_os("RUNBRIDGE_TEST_ENGINES").is_some(),
+        "these tests need container engines, an image and servers: run `cargo xtask test`",
+    );
+    Engine::all()
+}
+
+/// Options of a bridge on `engine`.
+fn on(engine: Engine) -> BridgeOptions {
+    BridgeOptions::new(SIDECAR, engine)
+}
+
+/// A bridge on any engine with no servers.
+fn bridge() -> Bridge {
+    on(engine()).start(TempHome::new())
+}
+
+/// A bridge on `engine` with the scripted server, as `stub`.
+fn with_stub(engine: Engine) -> Bridge {
+    with_stub_and(engine, &[], json!({}))
+}
+
+/// A bridge whose scripted server has options, with a settings file.
+fn with_stub_and(engine: Engine, arguments: &[&str], settings: Value) -> Bridge {
+    let home = TempHome::new();
+    let entry = home.stub(arguments);
+    on(engine)
+        .server("stub", entry)
+        .settings(settings)
+        .start(home)
+}
+
+/// Run a case on the engine called `name`, or say that it was skipped.
+fn run_case(name: &str, test: &str, case: fn(Engine)) {
+    match engines().into_iter().find(|engine| engine.name == name) {
+        Some(engine) => case(engine),
+        None => runbridge_testkit::skip(&format!("{test} on {name}"), "the engine is not there"),
+    }
+}
+
+/// Make a test of each function on each kind of engine.
+macro_rules! on_every_engine {
+    ($($case:ident),* $(,)?) => { $(
+        mod $case {
+            #[test]
+            fn podman() {
+                crate::run_case("podman", stringify!($case), super::$case);
+            }
+
+            #[test]
+            fn docker() {
+                crate::run_case("docker", stringify!($case), super::$case);
+            }
+
+            #[test]
+            fn podman_rootless() {
+                crate::run_case("podman-rootless", stringify!($case), super::$case);
+            }
+        }
+    )* };
+}
+use on_every_engine;

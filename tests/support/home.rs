@@ -1,0 +1,85 @@
+//! A home folder of one's own, with the server definitions a user would have in it.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Map, Value, json};
+
+/// A user's home that lives as long as the value.
+pub struct TempHome {
+    dir: tempfile::TempDir,
+}
+
+impl TempHome {
+    /// An empty home. Its path is short because socket paths are limited to about 100 bytes, and
+    /// canonical because processes are recognised by it.
+    pub fn new() -> Self {
+        let dir = tempfile::Builder::new()
+            .prefix("rbt-")
+            .tempdir_in(std::env::temp_dir())
+            .unwrap();
+        for folder in ["MCPs", "tmp", "files"] {
+            std::fs::create_dir(dir.path().join(folder)).unwrap();
+        }
+        Self { dir }
+    }
+
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// A path below the home.
+    pub fn join(&self, relative: &str) -> PathBuf {
+        self.dir.path().join(relative)
+    }
+
+    /// What `TMPDIR` says.
+    pub fn temp_dir(&self) -> PathBuf {
+        self.join("tmp")
+    }
+
+    /// Write `~/MCPs/servers.json`, atomically as an editor does.
+    pub fn write_servers(&self, servers: &Map<String, Value>) {
+        self.write(
+            "MCPs/servers.json",
+            &json!({ "mcpServers": servers }).to_string(),
+        );
+    }
+
+    /// Write any file of the home, atomically.
+    pub fn write(&self, relative: &str, text: &str) {
+        let path = self.join(relative);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let temp = path.with_extension("tmp");
+        std::fs::write(&temp, text).unwrap();
+        std::fs::rename(temp, path).unwrap();
+    }
+
+    /// The entry of the scripted server `tests/support/stub_server.py`. Its command line names this
+    /// home, so that a process that outlives the test is found.
+    pub fn stub(&self, arguments: &[&str]) -> Value {
+        let script = self.join("stub_server.py");
+        if !script.exists() {
+            std::fs::write(&script, include_str!("stub_server.py")).unwrap();
+        }
+        let mut args = vec!["-B".to_owned(), script.to_string_lossy().into_owned()];
+        args.extend(arguments.iter().map(|argument| (*argument).to_owned()));
+        json!({ "command": python(), "args": args, "env": { "STUB_SECRET": "s3cr3t-value-of-stub" } })
+    }
+}
+
+impl Default for TempHome {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// A Python for scripts of ours on the host: the system's own where there is one, since a shim
+/// costs tens of milliseconds a start.
+fn python() -> &'static str {
+    if Path::new("/usr/bin/python3").exists() {
+        "/usr/bin/python3"
+    } else {
+        "python3"
+    }
+}

@@ -1,0 +1,169 @@
+//! The proof that nothing of one bridge is left: containers, processes, sockets, temporary files.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::{Engine, wait_for};
+
+/// What one bridge may leave behind, and where to look for it.
+pub struct Leftovers {
+    home: PathBuf,
+    temp_dir: PathBuf,
+    engine: Option<Engine>,
+    owners: BTreeSet<String>,
+}
+
+impl Leftovers {
+    /// Look after the bridge that lives in `home` and uses `engine`.
+    pub fn of(home: &Path, engine: Option<Engine>) -> Self {
+        Self {
+            home: home.to_owned(),
+            temp_dir: home.join("tmp"),
+            engine,
+            owners: BTreeSet::new(),
+        }
+    }
+
+    /// Learn, while the bridge lives, which containers are its own: those whose owner has a file in
+    /// this home. Other tests use the same engine at the same time.
+    pub fn note_owner(&mut self) {
+        let Some(engine) = &self.engine else { return };
+        let files: Vec<String> = files_below(&self.home)
+            .iter()
+            .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
+            .collect();
+        for container in engine.containers() {
+            if !container.owner.is_empty()
+                && files.iter().any(|name| name.contains(&container.owner))
+            {
+                self.owners.insert(container.owner);
+            }
+        }
+    }
+
+    /// The owners noted so far.
+    pub fn owners(&self) -> &BTreeSet<String> {
+        &self.owners
+    }
+
+    /// How many of the bridge's containers run now.
+    pub fn running_containers(&self) -> usize {
+        self.containers()
+            .iter()
+            .filter(|line| line.contains("running"))
+            .count()
+    }
+
+    /// Processes of the bridge or its servers that run now.
+    pub fn processes(&self) -> Vec<String> {
+        processes_of(&self.home)
+    }
+
+    /// Panic unless everything is gone within ten seconds.
+    pub fn assert_none(&self) {
+        let mut left = Vec::new();
+        let clean = wait_for(Duration::from_secs(10), || {
+            left = self.now();
+            left.is_empty().then_some(())
+        });
+        assert!(clean.is_some(), "left behind:\n  {}", left.join("\n  "));
+    }
+
+    pub(crate) fn now(&self) -> Vec<String> {
+        let mut left = self.containers();
+        left.extend(self.processes());
+        left.extend(sockets_of(&self.home));
+        left.extend(
+            files_below(&self.temp_dir)
+                .iter()
+                .map(|path| format!("temporary file {}", path.display())),
+        );
+        left
+    }
+
+    fn containers(&self) -> Vec<String> {
+        let Some(engine) = &self.engine else {
+            return Vec::new();
+        };
+        if self.owners.is_empty()
+            || std::os::unix::net::UnixStream::connect(&engine.socket).is_err()
+        {
+            return Vec::new();
+        }
+        engine
+            .containers()
+            .into_iter()
+            .filter(|container| self.owners.contains(&container.owner))
+            .map(|container| {
+                format!(
+                    "container {} of {} ({})",
+                    container.id, container.owner, container.state
+                )
+            })
+            .collect()
+    }
+}
+
+/// Processes whose command line or environment names `home`.
+fn processes_of(home: &Path) -> Vec<String> {
+    let needle = home.to_string_lossy().into_owned().into_bytes();
+    let names = |bytes: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+    let mut found = Vec::new();
+    let own = std::process::id();
+    for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(pid) = entry
+            .file_name()
+            .to_str()
+            .and_then(|name| name.parse::<u32>().ok())
+        else {
+            continue;
+        };
+        if pid == own {
+            continue;
+        }
+        let command = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
+        if names(&command) || names(&environment) {
+            let shown = String::from_utf8_lossy(&command).replace('\0', " ");
+            found.push(format!(
+                "process {pid}: {}",
+                shown.chars().take(200).collect::<String>()
+            ));
+        }
+    }
+    found
+}
+
+/// Sockets in use below `home`, abstract ones too, and socket files that nobody removed.
+fn sockets_of(home: &Path) -> Vec<String> {
+    let needle = home.to_string_lossy();
+    let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    let open = table
+        .lines()
+        .filter(|line| line.contains(&*needle))
+        .map(|line| format!("open socket {line}"));
+    let files = files_below(home).into_iter().filter_map(|path| {
+        use std::os::unix::fs::FileTypeExt as _;
+        let kind = std::fs::symlink_metadata(&path).ok()?.file_type();
+        kind.is_socket()
+            .then(|| format!("socket file {}", path.display()))
+    });
+    open.chain(files).collect()
+}
+
+/// Every path below `dir` that is not a folder.
+fn files_below(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![dir.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => folders.push(entry.path()),
+                Ok(_) => found.push(entry.path()),
+                Err(_) => {}
+            }
+        }
+    }
+    found
+}
