@@ -85,7 +85,9 @@ impl Pages {
     pub(super) fn new() -> Self {
         Self {
             #[cfg(target_os = "linux")]
-            map: std::fs::File::open("/proc/self/pagemap").ok(),
+            map: std::fs::File::open("/proc/self/pagemap")
+                .ok()
+                .filter(|_| rustix::param::page_size() == PAGE_BYTES),
             #[cfg(target_os = "linux")]
             entries: Vec::new(),
         }
@@ -119,9 +121,6 @@ impl Pages {
         const SWAPPED: u64 = 1 << 62;
         const OF_FILE: u64 = 1 << 61;
         const ENTRY_BYTES: usize = 8;
-        if rustix::param::page_size() != PAGE_BYTES {
-            return None;
-        }
         let first = memory.as_ptr().addr() / PAGE_BYTES;
         self.entries.resize(memory.len() / PAGE_BYTES * ENTRY_BYTES, 0);
         let map = self.map.as_ref()?;

@@ -7,41 +7,48 @@
 
 use crate::SandboxLimits;
 
-/// Close what the host's other libraries may have left open across the start. To be called first.
-#[cfg(unix)]
+/// Close what the host's other libraries may have left open across the start. To be called before
+/// anything is opened.
+#[cfg(target_os = "linux")]
 #[expect(unsafe_code, reason = "descriptors of unknown owners are closed")]
 pub(super) fn close_inherited() {
-    let listed = ["/proc/self/fd", "/dev/fd"]
-        .iter()
-        .find_map(|folder| std::fs::read_dir(folder).ok());
-    let inherited: Vec<i32> = listed
-        .into_iter()
-        .flatten()
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
-        .filter(|descriptor| *descriptor > 2)
-        .collect();
-    for descriptor in inherited {
-        // SAFETY: nothing in this process has opened a descriptor yet but the listing above, which
-        // is closed by now: closing its number again fails and harms nothing.
-        unsafe { rustix::io::close(descriptor) };
-    }
+    // SAFETY: nothing in this process has opened a descriptor yet, so that nobody holds one of those
+    // closed here. Fails on kernels before 5.9, where they stay open and the filter below keeps the
+    // worker from most of what could be done with them.
+    unsafe { libc::close_range(3, u32::MAX, 0) };
 }
 
-#[cfg(not(unix))]
+#[cfg(not(target_os = "linux"))]
 pub(super) fn close_inherited() {}
 
-/// Give up everything that a worker does not need, for ever and for all threads.
+/// Give up files, ports and memory beyond the limits. For the calling thread and those that it
+/// starts: call it before it has started any.
 ///
 /// # Errors
 /// What could not be given up: the worker must not go on then.
 #[cfg(target_os = "linux")]
-pub(super) fn confine(limits: &SandboxLimits) -> Result<(), String> {
-    linux::confine(limits)
+pub(super) fn before_threads(limits: &SandboxLimits) -> Result<(), String> {
+    linux::before_threads(limits)
+}
+
+/// Give up all system calls that are not needed any more. For all threads: none can be started
+/// after it.
+///
+/// # Errors
+/// As above.
+#[cfg(target_os = "linux")]
+pub(super) fn before_guest() -> Result<(), String> {
+    linux::before_guest()
 }
 
 /// Elsewhere the first wall stands alone.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn confine(_limits: &SandboxLimits) -> Result<(), String> {
+pub(super) fn before_threads(_limits: &SandboxLimits) -> Result<(), String> {
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(super) fn before_guest() -> Result<(), String> {
     Ok(())
 }
 
@@ -62,9 +69,10 @@ mod linux {
     /// (128 MiB) or are read or written (64 MiB each), the engine, and the guest's reserve.
     const DATA_BYTES_BESIDE: u64 = 512 << 20;
 
-    pub(super) fn confine(limits: &SandboxLimits) -> Result<(), String> {
+    pub(super) fn before_threads(limits: &SandboxLimits) -> Result<(), String> {
         let told = |what: &'static str| move |error| format!("cannot {what}: {error}");
         rustix::thread::set_no_new_privs(true).map_err(told("give up new privileges"))?;
+        no_files_and_ports()?;
         // No other program of the user may look into it, and none gets its memory by a dump.
         rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)
             .map_err(told("become undumpable"))?;
@@ -82,8 +90,7 @@ mod linux {
             };
             rustix::process::setrlimit(resource, limit).map_err(told("set a resource limit"))?;
         }
-        no_files_and_ports()?;
-        few_system_calls()
+        Ok(())
     }
 
     /// As far as this kernel has Landlock; what it lacks is refused below too.
@@ -98,7 +105,7 @@ mod linux {
             .map_err(|error| format!("cannot give up the file system: {error}"))
     }
 
-    fn few_system_calls() -> Result<(), String> {
+    pub(super) fn before_guest() -> Result<(), String> {
         let told = |error: &dyn std::fmt::Display| {
             format!("cannot give up system calls: {error}")
         };

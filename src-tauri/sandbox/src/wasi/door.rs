@@ -183,7 +183,7 @@ impl Door {
 
     /// Do what is due: mark an interrupt again, stop a guest whose grace is over, send what was
     /// printed. Never returns.
-    pub(super) fn watch(&self) -> ! {
+    pub(super) fn watch(&self) {
         let mut state = self.state();
         loop {
             let now = Instant::now();

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::exit;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use wasmtime::{Engine, Module};
 
 use super::checkpoint::{Checkpoint, Pages};
+use super::confine;
 use super::door::{Door, Output};
 use super::files::{Files, FilesLimits};
 use super::machine::{self, Ended, Machine, State, Template};
@@ -49,7 +50,7 @@ const FAILED: i32 = 70;
 /// The binary that holds the product calls this when it was started in its hidden mode, before it
 /// has done anything else.
 pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
-    super::confine::close_inherited();
+    confine::close_inherited();
     let task = arguments
         .next()
         .ok_or_else(|| "no task was given".to_owned())
@@ -99,15 +100,21 @@ fn serve_guest(serve: &Serve) -> Result<(), String> {
     let door = Arc::new(Door::new(Box::new(Stdout::new()), grace, nudge));
     let files = files(serve)?;
     let pages = Pages::new();
-    {
-        let door = door.clone();
-        spawn("watch", move || door.watch())?;
+    confine::before_threads(&serve.limits)?;
+    // A thread that is still being started needs what is given up next.
+    let started = Arc::new(Barrier::new(3));
+    for (name, work) in [
+        ("watch", Door::watch as fn(&Door)),
+        ("reader", read_frames),
+    ] {
+        let (door, started) = (door.clone(), started.clone());
+        spawn(name, move || {
+            started.wait();
+            work(&door);
+        })?;
     }
-    {
-        let door = door.clone();
-        spawn("reader", move || read_frames(&door))?;
-    }
-    super::confine::confine(&serve.limits)?;
+    started.wait();
+    confine::before_guest()?;
     let state = State::new(
         files.clone(),
         Clock::real(),
