@@ -34,7 +34,7 @@ pub(crate) fn worker() -> WorkerCommand {
 }
 
 pub(crate) fn module() -> PathBuf {
-    target().join("guest/python")
+    std::env::var_os("RUNBRIDGE_TEST_PYTHON").map_or_else(|| target().join("guest/python"), PathBuf::from)
 }
 
 /// The embedded Python, compiled once for all tests.

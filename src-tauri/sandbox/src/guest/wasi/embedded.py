@@ -208,7 +208,8 @@ class Runner(running.Runner):
         self.pump(0)
         if not self.waiting():
             self._pass_time()
-            return 0 if self.waiting() else self._wake_in
+        if not self.waiting():
+            return self._wake_in
         run, payload = self._inbox.get_nowait()
         try:
             self._run(run, payload)
