@@ -19,14 +19,18 @@ use tokio_util::sync::CancellationToken;
 const GRACE_MS: u64 = 2_000;
 pub(crate) const WORKER_GRACE_MS: u64 = 700;
 
-pub(crate) fn target() -> PathBuf {
+/// `target/debug`, or whatever the profile is.
+fn profile() -> PathBuf {
     let test = std::env::current_exe().unwrap();
-    test.ancestors().nth(3).unwrap().to_owned()
+    test.ancestors().nth(2).unwrap().to_owned()
+}
+
+pub(crate) fn target() -> PathBuf {
+    profile().parent().unwrap().to_owned()
 }
 
 pub(crate) fn worker() -> WorkerCommand {
-    let test = std::env::current_exe().unwrap();
-    let folder = test.ancestors().nth(2).unwrap().join("examples");
+    let folder = profile().join("examples");
     WorkerCommand {
         program: folder.join(format!("wasi_worker{}", std::env::consts::EXE_SUFFIX)),
         arguments: Vec::new(),
