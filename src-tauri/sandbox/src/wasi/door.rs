@@ -78,6 +78,7 @@ struct State {
     last: u64,
     greeted: bool,
     in_turn: bool,
+    ended_run: bool,
     /// To be marked, and not yet seen by the guest's thread.
     interrupt: bool,
     /// When to mark it again.
@@ -230,12 +231,14 @@ impl Door {
         state.in_turn = true;
     }
 
-    /// A turn is over: what was meant for it must not hit the next one.
-    pub(super) fn end_turn(&self) {
+    /// A turn is over: what was meant for it must not hit the next one. Tells whether a run ended
+    /// in it.
+    pub(super) fn end_turn(&self) -> bool {
         let mut state = self.state();
         state.in_turn = false;
         state.stop = false;
         state.forget_interrupt();
+        std::mem::take(&mut state.ended_run)
     }
 
     /// The interrupt has arrived; a stop still follows if it does not help.
@@ -452,6 +455,7 @@ impl State {
 
     fn end_run(&mut self) {
         self.active = None;
+        self.ended_run = true;
         self.forget_interrupt();
     }
 

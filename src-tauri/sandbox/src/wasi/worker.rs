@@ -128,6 +128,8 @@ fn serve_guest(serve: &Serve) -> Result<(), String> {
         fresh: files,
         pages,
         checkpoint: None,
+        saved_at: Instant::now(),
+        run_since: true,
     };
     guest.live()
 }
@@ -210,7 +212,13 @@ struct Guest {
     fresh: Files,
     pages: Pages,
     checkpoint: Option<Checkpoint>,
+    saved_at: Instant,
+    /// A run has ended after that.
+    run_since: bool,
 }
+
+/// How often a guest is copied that does things between runs.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(1);
 
 impl Guest {
     /// Until the host is gone: the reader ends the process then.
@@ -229,11 +237,12 @@ impl Guest {
             return Err("the guest is gone".to_owned());
         };
         let turned = machine.turn();
-        self.door.end_turn();
+        let ended_run = self.door.end_turn();
         let ended = match turned {
             Ok(wanted) if self.door.active().is_none() => {
                 *next = wanted;
-                self.checkpoint = machine.save(&mut self.pages, self.checkpoint.take());
+                self.run_since |= ended_run;
+                self.save();
                 return Ok(());
             }
             Ok(_) => Ended::Crashed("the run was left without an end".to_owned()),
@@ -241,6 +250,18 @@ impl Guest {
         };
         *next = Some(Instant::now());
         self.restore(&ended)
+    }
+
+    /// Keep a copy of the guest, if there is anything new in it.
+    fn save(&mut self) {
+        if !self.run_since && self.saved_at.elapsed() < CHECKPOINT_EVERY {
+            return;
+        }
+        if let Some(machine) = &self.machine {
+            self.checkpoint = machine.save(&mut self.pages, self.checkpoint.take());
+        }
+        self.run_since = false;
+        self.saved_at = Instant::now();
     }
 
     /// Go on from the last checkpoint, and tell the host how the run ended.

@@ -5,6 +5,7 @@ guest begins there; the files that it reads are not there any more then. `boot` 
 guest that is a process.
 """
 
+import gc
 import sys
 import types
 
@@ -60,3 +61,6 @@ def load(folder):
 for name in COMMON:
     __import__(name)
 load("/guest")
+# Collections need not look at what is there for good, nor touch its pages.
+gc.collect()
+gc.freeze()
