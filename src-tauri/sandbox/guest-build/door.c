@@ -92,7 +92,11 @@ heeded(PyObject *module, PyObject *unused)
 static PyObject *
 on_turn(PyObject *module, PyObject *function)
 {
-    Py_XSETREF(turn_function, Py_NewRef(function));
+    if (turn_function != NULL) {
+        PyErr_SetString(PyExc_RuntimeError, "the turns are taken");
+        return NULL;
+    }
+    turn_function = Py_NewRef(function);
     Py_RETURN_NONE;
 }
 
@@ -107,7 +111,7 @@ static PyMethodDef methods[] = {
     {"on_turn", on_turn, METH_O,
      "on_turn(function, /)\n--\n\n"
      "Have the host call `function` for each turn; it gives the seconds until the next one, or "
-     "None."},
+     "None. Can be done once."},
     {NULL, NULL, 0, NULL},
 };
 

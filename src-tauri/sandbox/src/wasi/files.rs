@@ -298,8 +298,13 @@ impl Files {
         Ok(())
     }
 
+    /// The standard descriptors stay, whatever is said: the guest depends on them, and a program
+    /// that closes them does so in order to let go.
     pub(crate) fn close(&mut self, fd: u32) -> Answer<()> {
         let descriptor = self.descriptor(fd)?;
+        if fd < ROOT_DESCRIPTOR {
+            return Ok(());
+        }
         self.descriptors[fd as usize] = None;
         if descriptor.target == Target::Node {
             self.node_mut(descriptor.node).opened -= 1;
@@ -312,6 +317,9 @@ impl Files {
     pub(crate) fn renumber(&mut self, from: u32, to: u32) -> Answer<()> {
         let descriptor = self.descriptor(from)?;
         self.descriptor(to)?;
+        if from < ROOT_DESCRIPTOR || to < ROOT_DESCRIPTOR {
+            return Err(Refusal::NotPermitted);
+        }
         if from != to {
             self.close(to)?;
             self.descriptors[to as usize] = Some(descriptor);

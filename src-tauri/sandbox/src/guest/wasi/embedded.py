@@ -277,10 +277,10 @@ class Runner(running.Runner):
         super()._tell(end, error, hit)
         if isinstance(error, ModuleNotFoundError) and error.name:
             name = error.name.partition(".")[0]
-            if name in NATIVE:
+            if name in NATIVE or name in sys.stdlib_module_names:
                 self.note(
                     "%s is not in the built-in sandbox; switch to Container in Sandbox settings"
-                    % name
+                    % name.lstrip("_")
                 )
 
 
