@@ -20,7 +20,11 @@ use session::Session;
 async fn main() {
     let started = Instant::now();
     session::wasi().await;
-    tell("open the module, or compile it", started.elapsed().as_secs_f64() * 1e3, "ms");
+    tell(
+        "open the module, or compile it",
+        started.elapsed().as_secs_f64() * 1e3,
+        "ms",
+    );
 
     let mut times = Vec::new();
     for _ in 0..21 {
@@ -34,33 +38,65 @@ async fn main() {
 
     let mut session = Session::start().await;
     session.run("import asyncio\nn = 0").await;
-    tell("warm print(1)", runs(&mut session, "print(1)", 501).await * 1e3, "us");
-    tell("warm x += 1 with 30 MiB held", {
-        session.run("held = [str(i) for i in range(500000)]").await;
-        let us = runs(&mut session, "n += 1", 101).await * 1e3;
-        session.run("del held").await;
-        us
-    }, "us");
+    tell(
+        "warm print(1)",
+        runs(&mut session, "print(1)", 501).await * 1e3,
+        "us",
+    );
+    tell(
+        "warm x += 1 with 30 MiB held",
+        {
+            session.run("held = [str(i) for i in range(500000)]").await;
+            let us = runs(&mut session, "n += 1", 101).await * 1e3;
+            session.run("del held").await;
+            us
+        },
+        "us",
+    );
     let calls = "for i in range(1000): await mcp.runtime.call_tool('srv', 'echo', {'i': i})";
-    tell("call in a loop of 1000", runs(&mut session, calls, 5).await, "us");
+    tell(
+        "call in a loop of 1000",
+        runs(&mut session, calls, 5).await,
+        "us",
+    );
     let gather = "len(await asyncio.gather(*[mcp.runtime.call_tool('srv', 'slow', {'ms': 50}) for _ in range(100)]))";
-    tell("100 calls of 50 ms at once", runs(&mut session, gather, 5).await, "ms");
+    tell(
+        "100 calls of 50 ms at once",
+        runs(&mut session, gather, 5).await,
+        "ms",
+    );
     let fib = "def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)\nfib(24)";
     tell("fib(24)", runs(&mut session, fib, 5).await, "ms");
     let sum = "sum(i * i for i in range(1000000))";
     tell("sum(i * i) of 1e6", runs(&mut session, sum, 5).await, "ms");
     let print = "for i in range(100000): print('x' * 500)";
-    tell("print 50 MB in lines", runs(&mut session, print, 3).await, "ms");
+    tell(
+        "print 50 MB in lines",
+        runs(&mut session, print, 3).await,
+        "ms",
+    );
     let print = "print('x' * 50000000)";
-    tell("print 50 MB at once", runs(&mut session, print, 3).await, "ms");
-    tell("interrupt of an endless loop after 100 ms", {
-        let ran = session.run_for("while True: pass", 100).await;
-        ran.took.as_secs_f64() * 1e3 - 100.0
-    }, "ms");
-    tell("end and restore of a loop that ignores it", {
-        let ran = session.run_for("sum(range(10 ** 12))", 100).await;
-        ran.took.as_secs_f64() * 1e3 - 100.0 - session::WORKER_GRACE_MS as f64
-    }, "ms");
+    tell(
+        "print 50 MB at once",
+        runs(&mut session, print, 3).await,
+        "ms",
+    );
+    tell(
+        "interrupt of an endless loop after 100 ms",
+        {
+            let ran = session.run_for("while True: pass", 100).await;
+            ran.took.as_secs_f64() * 1e3 - 100.0
+        },
+        "ms",
+    );
+    tell(
+        "end and restore of a loop that ignores it",
+        {
+            let ran = session.run_for("sum(range(10 ** 12))", 100).await;
+            ran.took.as_secs_f64() * 1e3 - 100.0 - session::WORKER_GRACE_MS as f64
+        },
+        "ms",
+    );
     session.end().await;
 }
 
@@ -80,5 +116,8 @@ fn median(mut times: Vec<f64>) -> f64 {
 }
 
 fn tell(name: &str, value: f64, unit: &str) {
-    println!("{}", serde_json::json!({"name": name, "value": (value * 100.0).round() / 100.0, "unit": unit}));
+    println!(
+        "{}",
+        serde_json::json!({"name": name, "value": (value * 100.0).round() / 100.0, "unit": unit})
+    );
 }

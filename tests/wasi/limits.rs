@@ -71,8 +71,12 @@ async fn memory_that_is_refused_is_an_exception_and_the_session_goes_on() {
     session.run("kept = 'here'").await;
     let ran = session.run("bytearray(1 << 30)").await;
     assert!(ran.raised().starts_with("MemoryError"), "{ran:?}");
-    let ran = session.run("grown = []\nwhile True: grown.append('x' * 10000)").await;
+    let ran = session
+        .run("grown = []\nwhile True: grown.append('x' * 10000)")
+        .await;
     assert!(ran.raised().starts_with("MemoryError"), "{ran:?}");
-    let ran = session.run("grown = None\nkept, len(bytearray(20 << 20))").await;
+    let ran = session
+        .run("grown = None\nkept, len(bytearray(20 << 20))")
+        .await;
     assert_eq!(ran.value(), "('here', 20971520)");
 }

@@ -9,6 +9,7 @@
     reason = "a test that cannot prepare has failed"
 )]
 
+mod escape;
 mod limits;
 mod runs;
 mod session;

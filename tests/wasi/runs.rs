@@ -18,7 +18,9 @@ async fn python_prints_and_gives_its_last_value() {
 #[tokio::test]
 async fn variables_live_from_run_to_run() {
     let mut session = Session::start().await;
-    session.run("import json\nkept = [1]\ndef more(): kept.append(len(kept) + 1)").await;
+    session
+        .run("import json\nkept = [1]\ndef more(): kept.append(len(kept) + 1)")
+        .await;
     let ran = session.run("more()\njson.dumps(kept)").await;
     assert_eq!(ran.value(), "'[1, 2]'");
 }
@@ -29,7 +31,10 @@ async fn an_exception_comes_with_the_source_line() {
     let ran = session.run("x = 1\nraise ValueError('no')").await;
     assert_eq!(ran.raised(), "ValueError: no");
     let traceback = &ran.outcome.error.as_ref().unwrap().traceback;
-    assert!(traceback.contains("<run 1>") && traceback.contains("raise ValueError('no')"), "{traceback}");
+    assert!(
+        traceback.contains("<run 1>") && traceback.contains("raise ValueError('no')"),
+        "{traceback}"
+    );
     assert_eq!(session.run("x").await.value(), "1");
 }
 
@@ -63,7 +68,10 @@ async fn a_task_lives_on_between_runs_and_prints_under_its_own_run() {
         .await;
     let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
     while session.late().is_empty() {
-        assert!(tokio::time::Instant::now() < deadline, "nothing was printed");
+        assert!(
+            tokio::time::Instant::now() < deadline,
+            "nothing was printed"
+        );
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert_eq!(session.late(), [(1001, "late\n".to_owned())]);
@@ -74,9 +82,18 @@ async fn a_task_lives_on_between_runs_and_prints_under_its_own_run() {
 async fn what_is_missing_says_what_to_do() {
     let mut session = Session::start().await;
     for (code, wanted) in [
-        ("import threading; threading.Thread(target=print).start()", "asyncio.gather"),
-        ("import asyncio; await asyncio.to_thread(print)", "asyncio.gather"),
-        ("import subprocess; subprocess.run(['ls'])", "does not support processes"),
+        (
+            "import threading; threading.Thread(target=print).start()",
+            "asyncio.gather",
+        ),
+        (
+            "import asyncio; await asyncio.to_thread(print)",
+            "asyncio.gather",
+        ),
+        (
+            "import subprocess; subprocess.run(['ls'])",
+            "does not support processes",
+        ),
     ] {
         let raised = session.run(code).await.raised();
         assert!(raised.contains(wanted), "{code}: {raised}");
@@ -88,10 +105,20 @@ async fn what_is_missing_says_what_to_do() {
 #[tokio::test]
 async fn a_process_that_ends_itself_leaves_the_variables_as_they_were() {
     let mut session = Session::start().await;
-    session.run("kept = {'a': 1}\nopen('/workspace/f', 'w').write('before')").await;
-    let ran = session.run("kept = None\nopen('/workspace/f', 'w').write('after')\nimport os; os._exit(7)").await;
+    session
+        .run("kept = {'a': 1}\nopen('/workspace/f', 'w').write('before')")
+        .await;
+    let ran = session
+        .run("kept = None\nopen('/workspace/f', 'w').write('after')\nimport os; os._exit(7)")
+        .await;
     assert_eq!(ran.outcome.end, RunEnd::Finished, "{ran:?}");
     assert_eq!(ran.outcome.exit_code, Some(7), "{ran:?}");
     assert!(ran.notes().contains("as they were before it"), "{ran:?}");
-    assert_eq!(session.run("kept, open('/workspace/f').read()").await.value(), "({'a': 1}, 'before')");
+    assert_eq!(
+        session
+            .run("kept, open('/workspace/f').read()")
+            .await
+            .value(),
+        "({'a': 1}, 'before')"
+    );
 }

@@ -38,7 +38,8 @@ pub(crate) fn worker() -> WorkerCommand {
 }
 
 pub(crate) fn module() -> PathBuf {
-    std::env::var_os("RUNBRIDGE_TEST_PYTHON").map_or_else(|| target().join("guest/python"), PathBuf::from)
+    std::env::var_os("RUNBRIDGE_TEST_PYTHON")
+        .map_or_else(|| target().join("guest/python"), PathBuf::from)
 }
 
 /// The embedded Python, compiled once for all tests.

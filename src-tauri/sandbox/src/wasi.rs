@@ -99,7 +99,9 @@ impl Wasi {
         let missing = |reason| SandboxError::ModuleMissing { reason };
         let module = module::Module::find(folder).map_err(missing)?;
         let cache = module::Cache::new(cache, &module).map_err(missing)?;
-        let code = compile_once(&worker, &module, cache).await.map_err(missing)?;
+        let code = compile_once(&worker, &module, cache)
+            .await
+            .map_err(missing)?;
         Ok(Self {
             worker,
             code,
@@ -199,7 +201,11 @@ async fn compile(worker: &WorkerCommand, module: &Path, out: &Path) -> Result<()
         return Ok(());
     }
     let stderr = String::from_utf8_lossy(&output.stderr);
-    Err(format!("compiling ended with {}: {}", output.status, stderr.trim()))
+    Err(format!(
+        "compiling ended with {}: {}",
+        output.status,
+        stderr.trim()
+    ))
 }
 
 async fn pump(mut output: impl AsyncRead + Unpin, pieces: mpsc::Sender<Bytes>) {

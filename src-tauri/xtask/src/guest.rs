@@ -81,7 +81,10 @@ fn publish(python: &Path, frozen: &Path, result: &Path) -> anyhow::Result<()> {
     copy(python, "python.zip")?;
     copy(python, "LICENSES.txt")?;
     let inventory = pins::inventory(&[
-        ("python.wasm", stage::file_hash(&partial.join("python.wasm"))?),
+        (
+            "python.wasm",
+            stage::file_hash(&partial.join("python.wasm"))?,
+        ),
         ("python.zip", stage::file_hash(&partial.join("python.zip"))?),
     ]);
     fs::write(

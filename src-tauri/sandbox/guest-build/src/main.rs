@@ -23,16 +23,22 @@ fn main() -> anyhow::Result<()> {
     guest_files.append(&mut sources(&Path::new(guest).join("wasi"))?);
 
     let wizer = Wizer::new();
-    let (context, instrumented) = wizer.instrument(&module).map_err(|error| anyhow!("{error:#}"))?;
+    let (context, instrumented) = wizer
+        .instrument(&module)
+        .map_err(|error| anyhow!("{error:#}"))?;
     let mut started = Started {
-        python: initialize(&instrumented, library, guest_files.into_iter().collect()).map_err(|error| anyhow!(error))?,
+        python: initialize(&instrumented, library, guest_files.into_iter().collect())
+            .map_err(|error| anyhow!(error))?,
         missing: Vec::new(),
     };
     let frozen = ready(wizer.snapshot(&context, &mut started))
         .context("the snapshot waited for something")?
         .map_err(|error| anyhow!("{error:#}"))?;
     if !started.missing.is_empty() {
-        bail!("the snapshot asked for {:?}, which the module lacks", started.missing);
+        bail!(
+            "the snapshot asked for {:?}, which the module lacks",
+            started.missing
+        );
     }
     fs::write(out, frozen).context("cannot write the result")
 }
@@ -40,10 +46,15 @@ fn main() -> anyhow::Result<()> {
 /// The guest's Python files, by name.
 fn sources(folder: &Path) -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
     let mut sources = BTreeMap::new();
-    let entries = fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
     for entry in entries {
         let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let name = path
+            .file_name()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .into_owned();
         if name.ends_with(".py") {
             sources.insert(name, fs::read(&path)?);
         }

@@ -30,7 +30,8 @@ impl Checkpoint {
         pages: &mut Pages,
         old: Option<Self>,
     ) -> Option<Self> {
-        let (mut numbers, mut bytes) = old.map_or_else(Default::default, |old| (old.numbers, old.bytes));
+        let (mut numbers, mut bytes) =
+            old.map_or_else(Default::default, |old| (old.numbers, old.bytes));
         numbers.clear();
         bytes.clear();
         let rest_is_zero = pages.changed(memory, &mut numbers);
@@ -122,9 +123,11 @@ impl Pages {
         const OF_FILE: u64 = 1 << 61;
         const ENTRY_BYTES: usize = 8;
         let first = memory.as_ptr().addr() / PAGE_BYTES;
-        self.entries.resize(memory.len() / PAGE_BYTES * ENTRY_BYTES, 0);
+        self.entries
+            .resize(memory.len() / PAGE_BYTES * ENTRY_BYTES, 0);
         let map = self.map.as_ref()?;
-        map.read_exact_at(&mut self.entries, (first * ENTRY_BYTES) as u64).ok()?;
+        map.read_exact_at(&mut self.entries, (first * ENTRY_BYTES) as u64)
+            .ok()?;
         for (number, entry) in (0_u32..).zip(self.entries.chunks_exact(ENTRY_BYTES)) {
             let entry = u64::from_ne_bytes(entry.try_into().ok()?);
             if entry & SWAPPED != 0 || (entry & PRESENT != 0 && entry & OF_FILE == 0) {

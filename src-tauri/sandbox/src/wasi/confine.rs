@@ -106,9 +106,7 @@ mod linux {
     }
 
     pub(super) fn before_guest() -> Result<(), String> {
-        let told = |error: &dyn std::fmt::Display| {
-            format!("cannot give up system calls: {error}")
-        };
+        let told = |error: &dyn std::fmt::Display| format!("cannot give up system calls: {error}");
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> = [
             // The descriptors that are open.
             libc::SYS_read,
@@ -146,14 +144,10 @@ mod linux {
         // All code is mapped by now.
         for call in [libc::SYS_mmap, libc::SYS_mprotect] {
             let exec = libc::PROT_EXEC as u64;
-            let no_exec = SeccompCondition::new(
-                2,
-                SeccompCmpArgLen::Dword,
-                SeccompCmpOp::MaskedEq(exec),
-                0,
-            )
-            .and_then(|condition| SeccompRule::new(vec![condition]))
-            .map_err(|error| told(&error))?;
+            let no_exec =
+                SeccompCondition::new(2, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(exec), 0)
+                    .and_then(|condition| SeccompRule::new(vec![condition]))
+                    .map_err(|error| told(&error))?;
             rules.insert(call, vec![no_exec]);
         }
         let arch = std::env::consts::ARCH

@@ -137,13 +137,19 @@ struct Node {
 
 #[derive(Clone)]
 enum Body {
-    File { size: u64, pieces: Vec<Option<Arc<Vec<u8>>>> },
+    File {
+        size: u64,
+        pieces: Vec<Option<Arc<Vec<u8>>>>,
+    },
     Folder(Folder),
     Link(Arc<str>),
     /// Swallows what is written, has nothing to read.
     Null,
     /// A file of the machine, read in place.
-    Mounted { file: Arc<File>, size: u64 },
+    Mounted {
+        file: Arc<File>,
+        size: u64,
+    },
     /// Bytes that came with us.
     Fixed(Arc<[u8]>),
 }
@@ -252,7 +258,10 @@ impl Files {
     /// Put a file of the machine at `/lib/<name>`. Read in place and never written.
     pub(crate) fn mount(&mut self, name: &str, file: File) -> std::io::Result<()> {
         let size = file.metadata()?.len();
-        let body = Body::Mounted { file: Arc::new(file), size };
+        let body = Body::Mounted {
+            file: Arc::new(file),
+            size,
+        };
         self.add("lib", name, body);
         Ok(())
     }
@@ -336,7 +345,10 @@ impl Files {
             Ok(node) => node,
             Err(Refusal::NoEntry) if how.create && !how.folder => {
                 let (parent, name) = self.parent_of(base, path, how.follow)?;
-                let body = Body::File { size: 0, pieces: Vec::new() };
+                let body = Body::File {
+                    size: 0,
+                    pieces: Vec::new(),
+                };
                 self.create(parent, &name, body)?
             }
             Err(refusal) => return Err(refusal),
@@ -386,7 +398,9 @@ impl Files {
         let count = match &self.node(descriptor.node).body {
             Body::File { size, pieces } => read_pieces(pieces, *size, out, offset),
             Body::Fixed(bytes) => {
-                let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+                let from = usize::try_from(offset)
+                    .unwrap_or(usize::MAX)
+                    .min(bytes.len());
                 let count = out.len().min(bytes.len() - from);
                 out[..count].copy_from_slice(&bytes[from..from + count]);
                 count
@@ -544,8 +558,9 @@ impl Files {
         let base = self.folder_of(folder)?;
         let (parent, name) = self.parent_of(base, path, false)?;
         let node = self.folder(parent)?.get(&name).ok_or(Refusal::NoEntry)?;
-        let inner = self.folder(node)?;
-        if !inner.by_name.is_empty() {
+        let is_empty = self.folder(node)?.by_name.is_empty();
+        self.removable(parent, node)?;
+        if !is_empty {
             return Err(Refusal::NotEmpty);
         }
         self.detach(parent, &name)
@@ -619,7 +634,10 @@ impl Files {
     ) -> Answer<()> {
         let (from_parent, from_name) = self.parent_of(self.folder_of(from_folder)?, from, false)?;
         let (to_parent, to_name) = self.parent_of(self.folder_of(to_folder)?, to, false)?;
-        let node = self.folder(from_parent)?.get(&from_name).ok_or(Refusal::NoEntry)?;
+        let node = self
+            .folder(from_parent)?
+            .get(&from_name)
+            .ok_or(Refusal::NoEntry)?;
         self.removable(from_parent, node)?;
         self.writable(to_parent)?;
         if self.node(to_parent).area != self.node(node).area {
@@ -664,13 +682,25 @@ impl Files {
 
     fn node(&self, node: usize) -> &Node {
         // Every number that is kept anywhere names a node that is there.
-        #[expect(clippy::expect_used, reason = "nodes are freed with their last name and descriptor")]
-        self.nodes[node].as_deref().expect("a node that something names")
+        #[expect(
+            clippy::expect_used,
+            reason = "nodes are freed with their last name and descriptor"
+        )]
+        self.nodes[node]
+            .as_deref()
+            .expect("a node that something names")
     }
 
     fn node_mut(&mut self, node: usize) -> &mut Node {
-        #[expect(clippy::expect_used, reason = "nodes are freed with their last name and descriptor")]
-        Arc::make_mut(self.nodes[node].as_mut().expect("a node that something names"))
+        #[expect(
+            clippy::expect_used,
+            reason = "nodes are freed with their last name and descriptor"
+        )]
+        Arc::make_mut(
+            self.nodes[node]
+                .as_mut()
+                .expect("a node that something names"),
+        )
     }
 
     fn folder(&self, node: usize) -> Answer<&Folder> {
@@ -772,7 +802,11 @@ impl Files {
         }
         let area = found.area;
         let bytes = match &found.body {
-            Body::File { pieces, .. } => pieces.iter().flatten().map(|piece| piece.len() as u64).sum(),
+            Body::File { pieces, .. } => pieces
+                .iter()
+                .flatten()
+                .map(|piece| piece.len() as u64)
+                .sum(),
             Body::Link(target) => target.len() as u64,
             _ => 0,
         };
@@ -854,10 +888,16 @@ impl Files {
 
     fn write_node(&mut self, node: usize, bytes: &[u8], offset: u64) -> Answer<usize> {
         let area = self.node(node).area;
-        let end = offset.checked_add(bytes.len() as u64).ok_or(Refusal::FileTooBig)?;
+        let end = offset
+            .checked_add(bytes.len() as u64)
+            .ok_or(Refusal::FileTooBig)?;
         // A hole takes no room, but a file longer than its area could never be filled.
         if end > self.area_bytes_max(area) {
-            return Err(if area == Area::System { Refusal::ReadOnly } else { Refusal::NoSpace });
+            return Err(if area == Area::System {
+                Refusal::ReadOnly
+            } else {
+                Refusal::NoSpace
+            });
         }
         let mut written = 0;
         while written < bytes.len() {
@@ -865,9 +905,10 @@ impl Files {
             let (index, start) = (place / PIECE_BYTES, place % PIECE_BYTES);
             let count = (PIECE_BYTES - start).min(bytes.len() - written);
             let have = match &self.node(node).body {
-                Body::File { pieces, .. } => {
-                    pieces.get(index).and_then(Option::as_ref).map_or(0, |piece| piece.len())
-                }
+                Body::File { pieces, .. } => pieces
+                    .get(index)
+                    .and_then(Option::as_ref)
+                    .map_or(0, |piece| piece.len()),
                 _ => return Err(Refusal::Invalid),
             };
             let need = start + count;
@@ -1004,17 +1045,26 @@ impl Files {
         let mut path = path.to_owned();
         for _ in 0..LINKS_FOLLOWED_MAX {
             let trimmed = path.trim_end_matches('/');
-            let (parent, name) = trimmed.rsplit_once('/').map_or(("", trimmed), |(parent, name)| {
-                (if parent.is_empty() { "/" } else { parent }, name)
-            });
+            let (parent, name) = trimmed
+                .rsplit_once('/')
+                .map_or(("", trimmed), |(parent, name)| {
+                    (if parent.is_empty() { "/" } else { parent }, name)
+                });
             match name {
                 "" => return Err(Refusal::NoEntry),
                 "." | ".." => return Err(Refusal::Invalid),
                 _ if name.len() > NAME_BYTES_MAX => return Err(Refusal::NameTooLong),
                 _ => {}
             }
-            let parent = if parent.is_empty() { base } else { self.walk(base, parent, true)? };
-            let target = self.folder(parent)?.get(name).map(|node| &self.node(node).body);
+            let parent = if parent.is_empty() {
+                base
+            } else {
+                self.walk(base, parent, true)?
+            };
+            let target = self
+                .folder(parent)?
+                .get(name)
+                .map(|node| &self.node(node).body);
             match target {
                 Some(Body::Link(target)) if follow => {
                     (base, path) = (parent, target.to_string());
@@ -1075,4 +1125,201 @@ fn read_mounted(file: &File, out: &mut [u8], offset: u64) -> std::io::Result<usi
 #[cfg(windows)]
 fn read_mounted(file: &File, out: &mut [u8], offset: u64) -> std::io::Result<usize> {
     std::os::windows::fs::FileExt::seek_read(file, out, offset)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+    use super::*;
+
+    const WRITE: Open = Open {
+        follow: true,
+        create: true,
+        exclusive: false,
+        truncate: false,
+        folder: false,
+        read: true,
+        write: true,
+        append: false,
+    };
+
+    fn files() -> Files {
+        Files::new(FilesLimits {
+            tmp_bytes_max: 1 << 20,
+            workspace_bytes_max: 2 << 20,
+            descriptors_max: 16,
+            memory_bytes_max: 8 << 20,
+        })
+    }
+
+    fn put(files: &mut Files, path: &str, bytes: &[u8]) -> Answer<usize> {
+        let fd = files.open(ROOT_DESCRIPTOR, path, WRITE)?;
+        let written = files.write(fd, bytes);
+        files.close(fd)?;
+        written
+    }
+
+    fn get(files: &mut Files, path: &str) -> Answer<Vec<u8>> {
+        let how = Open {
+            create: false,
+            write: false,
+            ..WRITE
+        };
+        let fd = files.open(ROOT_DESCRIPTOR, path, how)?;
+        let mut bytes = vec![0; 1 << 20];
+        let count = files.read(fd, &mut bytes);
+        files.close(fd)?;
+        bytes.truncate(count?);
+        Ok(bytes)
+    }
+
+    #[test]
+    fn bytes_that_go_are_free_again() {
+        let mut files = files();
+        let most = vec![7; 1 << 20];
+        for _ in 0..5 {
+            assert_eq!(put(&mut files, "tmp/a", &most), Ok(1 << 20));
+            assert_eq!(put(&mut files, "tmp/b", b"x"), Err(Refusal::NoSpace));
+            files.remove_file(ROOT_DESCRIPTOR, "tmp/a").unwrap();
+            files.remove_file(ROOT_DESCRIPTOR, "tmp/b").unwrap();
+            assert_eq!(files.memory_bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn a_removed_file_lives_until_it_is_closed() {
+        let mut files = files();
+        let fd = files.open(ROOT_DESCRIPTOR, "tmp/a", WRITE).unwrap();
+        files.remove_file(ROOT_DESCRIPTOR, "tmp/a").unwrap();
+        files.write(fd, b"still").unwrap();
+        files.seek(fd, 0, Whence::Start).unwrap();
+        let mut bytes = [0; 5];
+        assert_eq!((files.read(fd, &mut bytes), &bytes), (Ok(5), b"still"));
+        files.close(fd).unwrap();
+        assert_eq!(files.memory_bytes(), 0);
+    }
+
+    #[test]
+    fn a_file_past_a_hole_reads_as_zeros_and_costs_what_was_written() {
+        let mut files = files();
+        let fd = files.open(ROOT_DESCRIPTOR, "tmp/a", WRITE).unwrap();
+        files.write_at(fd, b"end", 900_000).unwrap();
+        assert!(files.memory_bytes() < 64 << 10);
+        let mut bytes = [1; 8];
+        assert_eq!(files.read_at(fd, &mut bytes, 899_998), Ok(5));
+        assert_eq!(&bytes[..5], b"\0\0end");
+        files.set_size(fd, 10).unwrap();
+        assert_eq!(files.memory_bytes(), 0);
+        files.set_size(fd, 20).unwrap();
+        assert_eq!(files.read_at(fd, &mut bytes, 12), Ok(8));
+        assert_eq!(bytes, [0; 8]);
+    }
+
+    #[test]
+    fn what_was_cut_off_does_not_come_back() {
+        let mut files = files();
+        let fd = files.open(ROOT_DESCRIPTOR, "tmp/a", WRITE).unwrap();
+        files.write(fd, b"secret").unwrap();
+        files.set_size(fd, 2).unwrap();
+        files.set_size(fd, 6).unwrap();
+        assert_eq!(get(&mut files, "tmp/a"), Ok(b"se\0\0\0\0".to_vec()));
+    }
+
+    #[test]
+    fn the_memory_limit_is_shared_with_the_guest() {
+        let mut files = files();
+        files.set_memory_bytes_elsewhere((8 << 20) - 10);
+        assert_eq!(put(&mut files, "tmp/a", b"0123456789"), Ok(10));
+        assert_eq!(put(&mut files, "tmp/b", b"0"), Err(Refusal::NoSpace));
+    }
+
+    #[test]
+    fn a_clone_does_not_see_what_is_written_later() {
+        let mut files = files();
+        put(&mut files, "workspace/a", b"before").unwrap();
+        let mut kept = files.clone();
+        put(&mut files, "workspace/a", b"after!").unwrap();
+        files.make_folder(ROOT_DESCRIPTOR, "workspace/new").unwrap();
+        assert_eq!(get(&mut kept, "workspace/a"), Ok(b"before".to_vec()));
+        assert_eq!(get(&mut kept, "workspace/new"), Err(Refusal::NoEntry));
+    }
+
+    #[test]
+    fn links_lead_within_the_tree_and_not_in_circles() {
+        let mut files = files();
+        files
+            .make_link("../../../etc", ROOT_DESCRIPTOR, "tmp/up")
+            .unwrap();
+        assert_eq!(get(&mut files, "tmp/up/passwd"), Err(Refusal::NoEntry));
+        files.make_link("b", ROOT_DESCRIPTOR, "tmp/a").unwrap();
+        files.make_link("a", ROOT_DESCRIPTOR, "tmp/b").unwrap();
+        assert_eq!(get(&mut files, "tmp/a"), Err(Refusal::Loop));
+        files
+            .make_link("/workspace/made", ROOT_DESCRIPTOR, "tmp/c")
+            .unwrap();
+        put(&mut files, "tmp/c", b"through").unwrap();
+        assert_eq!(get(&mut files, "workspace/made"), Ok(b"through".to_vec()));
+    }
+
+    #[test]
+    fn a_folder_is_not_moved_into_itself() {
+        let mut files = files();
+        files.make_folder(ROOT_DESCRIPTOR, "tmp/a").unwrap();
+        files.make_folder(ROOT_DESCRIPTOR, "tmp/a/b").unwrap();
+        let moved = files.rename(ROOT_DESCRIPTOR, "tmp/a", ROOT_DESCRIPTOR, "tmp/a/b/c");
+        assert_eq!(moved, Err(Refusal::Invalid));
+        files
+            .rename(ROOT_DESCRIPTOR, "tmp/a/b", ROOT_DESCRIPTOR, "tmp/b")
+            .unwrap();
+        let up = files.stat_path(ROOT_DESCRIPTOR, "tmp/b/..", true).unwrap();
+        assert_eq!(up, files.stat_path(ROOT_DESCRIPTOR, "tmp", true).unwrap());
+    }
+
+    #[test]
+    fn a_listing_goes_on_while_its_entries_are_removed() {
+        let mut files = files();
+        for number in 0..100 {
+            put(&mut files, &format!("tmp/{number}"), b"").unwrap();
+        }
+        let folder = Open {
+            create: false,
+            write: false,
+            folder: true,
+            ..WRITE
+        };
+        let fd = files.open(ROOT_DESCRIPTOR, "tmp", folder).unwrap();
+        let (mut cookie, mut seen) = (2, 0);
+        loop {
+            let mut found = Vec::new();
+            files
+                .list(fd, cookie, |entry| {
+                    found.push(entry);
+                    found.len() < 7
+                })
+                .unwrap();
+            let Some(last) = found.last() else { break };
+            cookie = last.cookie;
+            for entry in &found {
+                let path = format!("tmp/{}", entry.name);
+                files.remove_file(ROOT_DESCRIPTOR, &path).unwrap();
+            }
+            seen += found.len();
+        }
+        assert_eq!(seen, 100);
+    }
+
+    #[test]
+    fn descriptors_and_nodes_are_bounded() {
+        let mut files = files();
+        let opened = (0..100)
+            .map_while(|_| files.open(ROOT_DESCRIPTOR, "dev/null", WRITE).ok())
+            .count();
+        assert_eq!(opened, 12);
+        files.close(5).unwrap();
+        let made = (0..NODES_MAX)
+            .take_while(|number| put(&mut files, &format!("tmp/{number}"), b"").is_ok())
+            .count();
+        assert!(made < NODES_MAX && made > NODES_MAX - 20, "{made}");
+    }
 }

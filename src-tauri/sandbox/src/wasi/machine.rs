@@ -133,8 +133,9 @@ impl State {
     fn begin_turn(&mut self, memory_bytes: usize) {
         let used = memory_bytes + self.files.memory_bytes() as usize;
         self.reserve_given = false;
-        self.reserve_bytes =
-            (used + RESERVE_BYTES).saturating_sub(self.memory_bytes_max).min(RESERVE_BYTES_MAX);
+        self.reserve_bytes = (used + RESERVE_BYTES)
+            .saturating_sub(self.memory_bytes_max)
+            .min(RESERVE_BYTES_MAX);
     }
 }
 
@@ -283,7 +284,11 @@ impl Machine {
     }
 
     /// Copy what makes this guest into `checkpoint`, unless it is too much.
-    pub(super) fn save(&self, pages: &mut checkpoint::Pages, into: Option<Checkpoint>) -> Option<Checkpoint> {
+    pub(super) fn save(
+        &self,
+        pages: &mut checkpoint::Pages,
+        into: Option<Checkpoint>,
+    ) -> Option<Checkpoint> {
         let state = self.store.data();
         Checkpoint::take(self.memory.data(&self.store), &state.files, pages, into)
     }

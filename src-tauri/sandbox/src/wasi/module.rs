@@ -139,7 +139,10 @@ impl Cache {
             return None;
         }
         // Moved or copied; remember it as it is now.
-        let stamp = Stamp { file: identity, ..stamp };
+        let stamp = Stamp {
+            file: identity,
+            ..stamp
+        };
         if let Err(error) = self.write_stamp(&stamp) {
             tracing::debug!(%error, "cannot remember that the compiled code was checked");
         }
@@ -164,7 +167,9 @@ impl Cache {
     /// A place for a compiler to write to; see [`Cache::keep`].
     pub(super) fn scratch(&self) -> Result<PathBuf, String> {
         let number = getrandom::u64().map_err(|error| error.to_string())?;
-        Ok(self.folder.join(format!("{}.{number:016x}.partial", self.name)))
+        Ok(self
+            .folder
+            .join(format!("{}.{number:016x}.partial", self.name)))
     }
 
     /// Take over what a compiler has written, and remove what other versions left.
@@ -172,7 +177,9 @@ impl Cache {
         let told = |error: io::Error| format!("{}: {error}", scratch.display());
         private_file(scratch).map_err(told)?;
         let sha256 = hash_of(scratch)?;
-        File::open(scratch).and_then(|file| file.sync_all()).map_err(told)?;
+        File::open(scratch)
+            .and_then(|file| file.sync_all())
+            .map_err(told)?;
         let code = self.code();
         fs::rename(scratch, &code).map_err(told)?;
         let file = identity(&code).ok_or_else(|| format!("{} has vanished", code.display()))?;
@@ -227,8 +234,7 @@ fn private_folder(folder: &Path) -> Result<(), String> {
         .mode(0o700)
         .create(folder)
         .map_err(|error| format!("{}: {error}", folder.display()))?;
-    let found =
-        fs::metadata(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
+    let found = fs::metadata(folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     if found.uid() != rustix::process::geteuid().as_raw() || found.mode() & 0o022 != 0 {
         return Err(format!(
             "{}: others may write there, and code is run from it; make it yours alone (chmod 700)",

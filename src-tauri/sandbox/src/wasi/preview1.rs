@@ -126,7 +126,8 @@ impl Call<'_> {
     }
 
     fn put(&mut self, at: u32, bytes: &[u8]) -> Answer<()> {
-        self.bytes_mut(at, bytes.len() as u32)?.copy_from_slice(bytes);
+        self.bytes_mut(at, bytes.len() as u32)?
+            .copy_from_slice(bytes);
         Ok(())
     }
 
@@ -163,7 +164,9 @@ impl Call<'_> {
         }
         (0..count)
             .map(|index| {
-                let place = at.checked_add(index * 8).ok_or(Failure::Number(number::FAULT))?;
+                let place = at
+                    .checked_add(index * 8)
+                    .ok_or(Failure::Number(number::FAULT))?;
                 let (start, length) = (self.u32(place)?, self.u32(place.wrapping_add(4))?);
                 self.bytes(start, length)?;
                 Ok((start, length))
@@ -177,7 +180,11 @@ impl Call<'_> {
             let (from, to) = (start as usize, start as usize + length as usize);
             let out = &mut self.memory[from..to];
             let got = match offset {
-                Some(offset) => self.state.files.read_at(fd, out, offset.saturating_add(u64::from(total))),
+                Some(offset) => {
+                    self.state
+                        .files
+                        .read_at(fd, out, offset.saturating_add(u64::from(total)))
+                }
                 None => self.state.files.read(fd, out),
             };
             match got {
@@ -210,12 +217,18 @@ impl Call<'_> {
             let got = match (target, offset) {
                 (Target::Output(stream), None) => {
                     let bytes = &bytes[..bytes.len().min(PIECE_BYTES_MAX)];
-                    let kind = if stream == 1 { frame::Kind::Stdout } else { frame::Kind::Stderr };
+                    let kind = if stream == 1 {
+                        frame::Kind::Stdout
+                    } else {
+                        frame::Kind::Stderr
+                    };
                     self.state.print(kind, bytes).map_err(Failure::Ends)?;
                     Ok(bytes.len())
                 }
                 (_, Some(offset)) => {
-                    self.state.files.write_at(fd, bytes, offset.saturating_add(u64::from(total)))
+                    self.state
+                        .files
+                        .write_at(fd, bytes, offset.saturating_add(u64::from(total)))
                 }
                 (_, None) => self.state.files.write(fd, bytes),
             };
@@ -275,17 +288,28 @@ impl Call<'_> {
             if tag != 0 {
                 let fd = self.u32(at.wrapping_add(16))?;
                 let known = self.state.files.descriptor(fd).is_ok();
-                ready.push((user, tag, if known { number::SUCCESS } else { number::BADF }));
+                ready.push((
+                    user,
+                    tag,
+                    if known { number::SUCCESS } else { number::BADF },
+                ));
                 continue;
             }
-            let (clock, timeout) = (self.u32(at.wrapping_add(16))?, self.u64(at.wrapping_add(24))?);
+            let (clock, timeout) = (
+                self.u32(at.wrapping_add(16))?,
+                self.u64(at.wrapping_add(24))?,
+            );
             let absolute = self.u32(at.wrapping_add(40))? & 1 != 0;
             let now = if clock == 0 {
                 self.state.clock.now()
             } else {
                 self.state.clock.elapsed()
             };
-            let wait = if absolute { timeout.saturating_sub(now) } else { timeout };
+            let wait = if absolute {
+                timeout.saturating_sub(now)
+            } else {
+                timeout
+            };
             clocks.push((wait, user));
         }
         if ready.is_empty()
@@ -348,15 +372,21 @@ fn nothing_there(linker: &mut Linker<State>) -> Result<(), Error> {
         ("args_sizes_get", "args_get"),
         ("environ_sizes_get", "environ_get"),
     ] {
-        linker.func_wrap(MODULE, sizes, |caller: Caller<'_, State>, count: u32, bytes: u32| {
-            answer(caller, |call| {
-                call.put_u32(count, 0)?;
-                call.put_u32(bytes, 0)
-            })
-        })?;
+        linker.func_wrap(
+            MODULE,
+            sizes,
+            |caller: Caller<'_, State>, count: u32, bytes: u32| {
+                answer(caller, |call| {
+                    call.put_u32(count, 0)?;
+                    call.put_u32(bytes, 0)
+                })
+            },
+        )?;
         linker.func_wrap(MODULE, get, |_: u32, _: u32| number::SUCCESS)?;
     }
-    linker.func_wrap(MODULE, "sock_accept", |_: u32, _: i32, _: u32| number::NOTSOCK)?;
+    linker.func_wrap(MODULE, "sock_accept", |_: u32, _: i32, _: u32| {
+        number::NOTSOCK
+    })?;
     linker.func_wrap(
         MODULE,
         "sock_recv",
@@ -374,12 +404,16 @@ fn nothing_there(linker: &mut Linker<State>) -> Result<(), Error> {
 
 /// Clock, randomness, waiting, the end.
 fn machine(linker: &mut Linker<State>) -> Result<(), Error> {
-    linker.func_wrap(MODULE, "clock_res_get", |caller: Caller<'_, State>, clock: u32, at: u32| {
-        answer(caller, |call| match clock {
-            0..=3 => call.put_u64(at, 1),
-            _ => refuse(number::INVAL),
-        })
-    })?;
+    linker.func_wrap(
+        MODULE,
+        "clock_res_get",
+        |caller: Caller<'_, State>, clock: u32, at: u32| {
+            answer(caller, |call| match clock {
+                0..=3 => call.put_u64(at, 1),
+                _ => refuse(number::INVAL),
+            })
+        },
+    )?;
     linker.func_wrap(
         MODULE,
         "clock_time_get",
@@ -392,20 +426,24 @@ fn machine(linker: &mut Linker<State>) -> Result<(), Error> {
             })
         },
     )?;
-    linker.func_wrap(MODULE, "random_get", |caller: Caller<'_, State>, at: u32, length: u32| {
-        answer(caller, |call| {
-            let fixed = call.state.clock.is_fixed();
-            let out = call.bytes_mut(at, length)?;
-            if fixed {
-                out.fill(7);
-                return Ok(());
-            }
-            for piece in out.chunks_mut(PIECE_BYTES_MAX) {
-                getrandom::fill(piece).map_err(|_| Failure::Number(number::IO))?;
-            }
-            Ok(())
-        })
-    })?;
+    linker.func_wrap(
+        MODULE,
+        "random_get",
+        |caller: Caller<'_, State>, at: u32, length: u32| {
+            answer(caller, |call| {
+                let fixed = call.state.clock.is_fixed();
+                let out = call.bytes_mut(at, length)?;
+                if fixed {
+                    out.fill(7);
+                    return Ok(());
+                }
+                for piece in out.chunks_mut(PIECE_BYTES_MAX) {
+                    getrandom::fill(piece).map_err(|_| Failure::Number(number::IO))?;
+                }
+                Ok(())
+            })
+        },
+    )?;
     linker.func_wrap(MODULE, "sched_yield", || number::SUCCESS)?;
     linker.func_wrap(MODULE, "proc_exit", |code: i32| -> Result<(), Error> {
         Err(Error::new(Ended::Exited(code)))
@@ -414,7 +452,9 @@ fn machine(linker: &mut Linker<State>) -> Result<(), Error> {
         MODULE,
         "poll_oneoff",
         |caller: Caller<'_, State>, subscriptions: u32, events: u32, count: u32, happened: u32| {
-            answer(caller, |call| call.poll(subscriptions, events, count, happened))
+            answer(caller, |call| {
+                call.poll(subscriptions, events, count, happened)
+            })
         },
     )?;
     Ok(())
@@ -425,63 +465,73 @@ fn descriptors(linker: &mut Linker<State>) -> Result<(), Error> {
         MODULE,
         "fd_advise",
         |caller: Caller<'_, State>, fd: u32, _: u64, _: u64, _: i32| {
-            answer(caller, |call| Ok(call.state.files.descriptor(fd).map(|_| ())?))
+            answer(caller, |call| {
+                Ok(call.state.files.descriptor(fd).map(|_| ())?)
+            })
         },
     )?;
-    linker.func_wrap(
-        MODULE,
-        "fd_allocate",
-        |_: u32, _: u64, _: u64| number::NOTSUP,
-    )?;
+    linker.func_wrap(MODULE, "fd_allocate", |_: u32, _: u64, _: u64| {
+        number::NOTSUP
+    })?;
     linker.func_wrap(MODULE, "fd_close", |caller: Caller<'_, State>, fd: u32| {
         answer(caller, |call| Ok(call.state.files.close(fd)?))
     })?;
     for name in ["fd_sync", "fd_datasync"] {
         linker.func_wrap(MODULE, name, |caller: Caller<'_, State>, fd: u32| {
-            answer(caller, |call| Ok(call.state.files.descriptor(fd).map(|_| ())?))
+            answer(caller, |call| {
+                Ok(call.state.files.descriptor(fd).map(|_| ())?)
+            })
         })?;
     }
-    linker.func_wrap(MODULE, "fd_fdstat_get", |caller: Caller<'_, State>, fd: u32, at: u32| {
-        answer(caller, |call| {
-            let descriptor = call.state.files.descriptor(fd)?;
-            let kind = call.state.files.stat_descriptor(fd)?.kind;
-            let mut bytes = [0; 24];
-            bytes[0] = file_type(kind);
-            bytes[2] = u8::from(descriptor.append);
-            let mut rights = !(RIGHT_READ | RIGHT_WRITE);
-            if descriptor.read {
-                rights |= RIGHT_READ;
-            }
-            if descriptor.write {
-                rights |= RIGHT_WRITE;
-            }
-            if kind == Kind::Device {
-                // Neither seek nor tell: that is how the C library knows a terminal or a pipe.
-                rights &= !((1 << 2) | (1 << 5));
-            }
-            bytes[8..16].copy_from_slice(&rights.to_le_bytes());
-            bytes[16..24].copy_from_slice(&u64::MAX.to_le_bytes());
-            call.put(at, &bytes)
-        })
-    })?;
     linker.func_wrap(
         MODULE,
-        "fd_fdstat_set_flags",
-        |caller: Caller<'_, State>, fd: u32, flags: i32| {
-            answer(caller, |call| Ok(call.state.files.set_append(fd, flags & APPEND != 0)?))
+        "fd_fdstat_get",
+        |caller: Caller<'_, State>, fd: u32, at: u32| {
+            answer(caller, |call| {
+                let descriptor = call.state.files.descriptor(fd)?;
+                let kind = call.state.files.stat_descriptor(fd)?.kind;
+                let mut bytes = [0; 24];
+                bytes[0] = file_type(kind);
+                bytes[2] = u8::from(descriptor.append);
+                let mut rights = !(RIGHT_READ | RIGHT_WRITE);
+                if descriptor.read {
+                    rights |= RIGHT_READ;
+                }
+                if descriptor.write {
+                    rights |= RIGHT_WRITE;
+                }
+                if kind == Kind::Device {
+                    // Neither seek nor tell: that is how the C library knows a terminal or a pipe.
+                    rights &= !((1 << 2) | (1 << 5));
+                }
+                bytes[8..16].copy_from_slice(&rights.to_le_bytes());
+                bytes[16..24].copy_from_slice(&u64::MAX.to_le_bytes());
+                call.put(at, &bytes)
+            })
         },
     )?;
     linker.func_wrap(
         MODULE,
-        "fd_fdstat_set_rights",
-        |_: u32, _: u64, _: u64| number::NOTSUP,
+        "fd_fdstat_set_flags",
+        |caller: Caller<'_, State>, fd: u32, flags: i32| {
+            answer(caller, |call| {
+                Ok(call.state.files.set_append(fd, flags & APPEND != 0)?)
+            })
+        },
     )?;
-    linker.func_wrap(MODULE, "fd_filestat_get", |caller: Caller<'_, State>, fd: u32, at: u32| {
-        answer(caller, |call| {
-            let stat = call.state.files.stat_descriptor(fd)?;
-            call.put_stat(at, &stat)
-        })
+    linker.func_wrap(MODULE, "fd_fdstat_set_rights", |_: u32, _: u64, _: u64| {
+        number::NOTSUP
     })?;
+    linker.func_wrap(
+        MODULE,
+        "fd_filestat_get",
+        |caller: Caller<'_, State>, fd: u32, at: u32| {
+            answer(caller, |call| {
+                let stat = call.state.files.stat_descriptor(fd)?;
+                call.put_stat(at, &stat)
+            })
+        },
+    )?;
     linker.func_wrap(
         MODULE,
         "fd_filestat_set_size",
@@ -495,7 +545,10 @@ fn descriptors(linker: &mut Linker<State>) -> Result<(), Error> {
         |caller: Caller<'_, State>, fd: u32, accessed: u64, modified: u64, flags: i32| {
             answer(caller, |call| {
                 let (accessed, modified) = call.times(accessed, modified, flags);
-                Ok(call.state.files.set_times_descriptor(fd, accessed, modified)?)
+                Ok(call
+                    .state
+                    .files
+                    .set_times_descriptor(fd, accessed, modified)?)
             })
         },
     )?;
@@ -524,18 +577,24 @@ fn descriptors(linker: &mut Linker<State>) -> Result<(), Error> {
         MODULE,
         "fd_pwrite",
         |caller: Caller<'_, State>, fd: u32, at: u32, count: u32, offset: u64, written: u32| {
-            answer(caller, |call| call.write(fd, at, count, Some(offset), written))
+            answer(caller, |call| {
+                call.write(fd, at, count, Some(offset), written)
+            })
         },
     )?;
-    linker.func_wrap(MODULE, "fd_prestat_get", |caller: Caller<'_, State>, fd: u32, at: u32| {
-        answer(caller, |call| match fd {
-            ROOT_DESCRIPTOR => {
-                call.put_u32(at, 0)?;
-                call.put_u32(at.wrapping_add(4), 1)
-            }
-            _ => refuse(number::BADF),
-        })
-    })?;
+    linker.func_wrap(
+        MODULE,
+        "fd_prestat_get",
+        |caller: Caller<'_, State>, fd: u32, at: u32| {
+            answer(caller, |call| match fd {
+                ROOT_DESCRIPTOR => {
+                    call.put_u32(at, 0)?;
+                    call.put_u32(at.wrapping_add(4), 1)
+                }
+                _ => refuse(number::BADF),
+            })
+        },
+    )?;
     linker.func_wrap(
         MODULE,
         "fd_prestat_dir_name",
@@ -554,9 +613,13 @@ fn descriptors(linker: &mut Linker<State>) -> Result<(), Error> {
             answer(caller, |call| call.list(fd, at, length, cookie, used))
         },
     )?;
-    linker.func_wrap(MODULE, "fd_renumber", |caller: Caller<'_, State>, from: u32, to: u32| {
-        answer(caller, |call| Ok(call.state.files.renumber(from, to)?))
-    })?;
+    linker.func_wrap(
+        MODULE,
+        "fd_renumber",
+        |caller: Caller<'_, State>, from: u32, to: u32| {
+            answer(caller, |call| Ok(call.state.files.renumber(from, to)?))
+        },
+    )?;
     linker.func_wrap(
         MODULE,
         "fd_seek",
@@ -573,12 +636,16 @@ fn descriptors(linker: &mut Linker<State>) -> Result<(), Error> {
             })
         },
     )?;
-    linker.func_wrap(MODULE, "fd_tell", |caller: Caller<'_, State>, fd: u32, at: u32| {
-        answer(caller, |call| {
-            let offset = call.state.files.seek(fd, 0, Whence::Here)?;
-            call.put_u64(at, offset)
-        })
-    })?;
+    linker.func_wrap(
+        MODULE,
+        "fd_tell",
+        |caller: Caller<'_, State>, fd: u32, at: u32| {
+            answer(caller, |call| {
+                let offset = call.state.files.seek(fd, 0, Whence::Here)?;
+                call.put_u64(at, offset)
+            })
+        },
+    )?;
     Ok(())
 }
 
@@ -638,7 +705,10 @@ fn paths(linker: &mut Linker<State>) -> Result<(), Error> {
             answer(caller, |call| {
                 let from = call.path(from, from_length)?;
                 let to = call.path(to, to_length)?;
-                Ok(call.state.files.link(from_fd, &from, lookup & 1 != 0, to_fd, &to)?)
+                Ok(call
+                    .state
+                    .files
+                    .link(from_fd, &from, lookup & 1 != 0, to_fd, &to)?)
             })
         },
     )?;
@@ -731,7 +801,12 @@ fn paths(linker: &mut Linker<State>) -> Result<(), Error> {
     linker.func_wrap(
         MODULE,
         "path_symlink",
-        |caller: Caller<'_, State>, target: u32, target_length: u32, fd: u32, at: u32, length: u32| {
+        |caller: Caller<'_, State>,
+         target: u32,
+         target_length: u32,
+         fd: u32,
+         at: u32,
+         length: u32| {
             answer(caller, |call| {
                 let target = call.path(target, target_length)?;
                 let path = call.path(at, length)?;
@@ -752,7 +827,9 @@ pub(super) enum Clock {
 
 impl Clock {
     pub(super) fn real() -> Self {
-        Self::Real { started: Instant::now() }
+        Self::Real {
+            started: Instant::now(),
+        }
     }
 
     fn is_fixed(&self) -> bool {

@@ -22,8 +22,8 @@ use super::door::{Door, Output};
 use super::files::{Files, FilesLimits};
 use super::machine::{self, Ended, Machine, State, Template};
 use super::preview1::Clock;
-use crate::frame::{self, Frame, Kind};
 use crate::SandboxLimits;
+use crate::frame::{self, Frame, Kind};
 
 /// What a worker is to do.
 #[derive(Deserialize, Serialize)]
@@ -103,10 +103,7 @@ fn serve_guest(serve: &Serve) -> Result<(), String> {
     confine::before_threads(&serve.limits)?;
     // A thread that is still being started needs what is given up next.
     let started = Arc::new(Barrier::new(3));
-    for (name, work) in [
-        ("watch", Door::watch as fn(&Door)),
-        ("reader", read_frames),
-    ] {
+    for (name, work) in [("watch", Door::watch as fn(&Door)), ("reader", read_frames)] {
         let (door, started) = (door.clone(), started.clone());
         spawn(name, move || {
             started.wait();
@@ -135,7 +132,10 @@ fn serve_guest(serve: &Serve) -> Result<(), String> {
 }
 
 /// Code that this product compiled; see [`super::module`] for how it is known to be that.
-#[expect(unsafe_code, reason = "wasmtime runs what is in the file as machine code")]
+#[expect(
+    unsafe_code,
+    reason = "wasmtime runs what is in the file as machine code"
+)]
 fn load(engine: &Engine, code: &Path) -> Result<Module, String> {
     // SAFETY: `module::Store` hands out only files whose bytes it has hashed and found to be what
     // an engine of this product wrote, in a folder where nobody but the user may write.
@@ -311,7 +311,9 @@ struct Stdout {
 
 impl Stdout {
     fn new() -> Self {
-        Self { lock: std::sync::Mutex::new(()) }
+        Self {
+            lock: std::sync::Mutex::new(()),
+        }
     }
 }
 

@@ -45,7 +45,9 @@ pub(super) fn python(root: &Path, recipe: &Path) -> anyhow::Result<PathBuf> {
     let source_inputs = || Inputs::new("source").text(pins::PYTHON.sha256).text("1");
     let library_inputs = pins::LIBRARIES
         .iter()
-        .fold(Inputs::new("libraries"), |inputs, library| inputs.text(library.sha256));
+        .fold(Inputs::new("libraries"), |inputs, library| {
+            inputs.text(library.sha256)
+        });
     let native_inputs = Inputs::new("native").text(pins::PYTHON.sha256).text("1");
 
     let cross_inputs = |zig: &Path, source: &Path, libraries: &Path| {
@@ -58,7 +60,9 @@ pub(super) fn python(root: &Path, recipe: &Path) -> anyhow::Result<PathBuf> {
     fetch::tools()?;
     announce(root);
     let zig = stage::run(root, zig_inputs, fetch::zig)?;
-    let source = stage::run(root, source_inputs(), |out| unpack(&fetch::python(root)?, out))?;
+    let source = stage::run(root, source_inputs(), |out| {
+        unpack(&fetch::python(root)?, out)
+    })?;
     let libraries = stage::run(root, library_inputs, fetch::libraries)?;
     let native = stage::run(root, native_inputs, |out| native(&source, out))?;
     let cross = stage::run(root, cross_inputs(&zig, &source, &libraries), |out| {
@@ -141,7 +145,10 @@ impl Compiler {
         let zig = zig.join("ziglang/zig");
         let script = |name: &str, words: &str| -> anyhow::Result<()> {
             let path = bin.join(name);
-            fs::write(&path, format!("#!/bin/sh\nexec '{}' {words} \"$@\"\n", zig.display()))?;
+            fs::write(
+                &path,
+                format!("#!/bin/sh\nexec '{}' {words} \"$@\"\n", zig.display()),
+            )?;
             shell::run_quietly(Command::new("chmod").arg("+x").arg(&path))?;
             Ok(())
         };
@@ -184,7 +191,15 @@ fn build_libraries(compiler: &Compiler, libraries: &Path, out: &Path) -> anyhow:
     let names = |names: &[&str]| names.iter().map(|name| format!("{name}.c")).collect();
     let xz = libraries.join(pins::XZ.crate_name);
     let mut xz_files = Vec::new();
-    for part in ["common", "lzma", "lz", "check", "delta", "rangecoder", "simple"] {
+    for part in [
+        "common",
+        "lzma",
+        "lz",
+        "check",
+        "delta",
+        "rangecoder",
+        "simple",
+    ] {
         let folder = xz.join("xz/src/liblzma").join(part);
         let mut files = fs::read_dir(&folder)
             .with_context(|| format!("cannot list {}", folder.display()))?
@@ -217,7 +232,13 @@ fn build_libraries(compiler: &Compiler, libraries: &Path, out: &Path) -> anyhow:
             name: "bz2",
             folder: libraries.join(pins::BZIP2.crate_name).join("bzip2-1.0.8"),
             files: names(&[
-                "blocksort", "huffman", "crctable", "randtable", "compress", "decompress", "bzlib",
+                "blocksort",
+                "huffman",
+                "crctable",
+                "randtable",
+                "compress",
+                "decompress",
+                "bzlib",
             ]),
             flags: &[],
             headers: &["bzlib.h"],
@@ -301,7 +322,10 @@ fn build_archive(compiler: &Compiler, archive: &Archive<'_>, out: &Path) -> anyh
             .args(&made),
     )?;
     for header in archive.headers {
-        fs::copy(archive.folder.join(header), out.join("include").join(header))?;
+        fs::copy(
+            archive.folder.join(header),
+            out.join("include").join(header),
+        )?;
     }
     Ok(())
 }
@@ -356,8 +380,15 @@ fn cross(compiler: &Compiler, source: &Path, native: &Path, out: &Path) -> anyho
     configure
         .args(["--quiet", "--host=wasm32-wasi"])
         .arg(format!("--build={}", build_triple(source)?))
-        .arg(format!("--with-build-python={}", native_python(native)?.display()))
-        .args(["--disable-test-modules", "--without-ensurepip", "--disable-ipv6"])
+        .arg(format!(
+            "--with-build-python={}",
+            native_python(native)?.display()
+        ))
+        .args([
+            "--disable-test-modules",
+            "--without-ensurepip",
+            "--disable-ipv6",
+        ])
         // Half as fast again without; off by default for WASI, which has no mmap of its own.
         .arg("--with-pymalloc")
         .env("CC", &cc)
@@ -365,8 +396,14 @@ fn cross(compiler: &Compiler, source: &Path, native: &Path, out: &Path) -> anyho
         .env("CPP", format!("{} -E", cc.display()))
         .env("AR", compiler.tool("ar"))
         .env("RANLIB", compiler.tool("ranlib"))
-        .env("CFLAGS", format!("-g0 -ffile-prefix-map={}=.", source.display()))
-        .env("CONFIG_SITE", source.join("Tools/wasm/config.site-wasm32-wasi"))
+        .env(
+            "CFLAGS",
+            format!("-g0 -ffile-prefix-map={}=.", source.display()),
+        )
+        .env(
+            "CONFIG_SITE",
+            source.join("Tools/wasm/config.site-wasm32-wasi"),
+        )
         .env("HOSTRUNNER", "true")
         // It would answer for this machine.
         .env("PKG_CONFIG", "false");
@@ -377,7 +414,10 @@ fn cross(compiler: &Compiler, source: &Path, native: &Path, out: &Path) -> anyho
         ("LIBSQLITE3", "sqlite3"),
     ] {
         configure
-            .env(format!("{variable}_CFLAGS"), format!("-I{}", include.display()))
+            .env(
+                format!("{variable}_CFLAGS"),
+                format!("-I{}", include.display()),
+            )
             .env(format!("{variable}_LIBS"), libraries(library));
     }
     shell::run_quietly(&mut configure)?;
@@ -426,7 +466,13 @@ fn link(
             .command(compiler.tool("cc"), &build)
             // No `main`: the host calls what is exported.
             .arg("-mexec-model=reactor")
-            .args(["-O2", "-g0", "-std=gnu11", "-Wno-everything", "-Wl,--strip-all"])
+            .args([
+                "-O2",
+                "-g0",
+                "-std=gnu11",
+                "-Wno-everything",
+                "-Wl,--strip-all",
+            ])
             .args([include("Include"), include("Include/internal")])
             .arg(include("Include/internal/mimalloc"))
             .arg("-I.")
@@ -439,7 +485,11 @@ fn link(
             .arg(format!("-L{}", cross.join("lib").display()))
             .args(["-lsqlite3", "-lz", "-lbz2", "-llzma"])
             .args(["-lwasi-emulated-signal", "-lwasi-emulated-getpid"])
-            .args(["-lwasi-emulated-mman", "-lwasi-emulated-process-clocks", "-lm"])
+            .args([
+                "-lwasi-emulated-mman",
+                "-lwasi-emulated-process-clocks",
+                "-lm",
+            ])
             .args(["-z", "stack-size=8388608"])
             .arg("-o")
             .arg(out.join("python.wasm")),

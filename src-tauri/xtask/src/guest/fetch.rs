@@ -36,10 +36,16 @@ pub(super) fn tools() -> anyhow::Result<()> {
     }
     let command = format!("apt-get install --yes {}", missing.join(" "));
     if shell::which("apt-get").is_none() {
-        bail!("the build needs {}; please install them", missing.join(", "));
+        bail!(
+            "the build needs {}; please install them",
+            missing.join(", ")
+        );
     }
     if !is_root() {
-        bail!("the build needs {}; run `sudo {command}`", missing.join(", "));
+        bail!(
+            "the build needs {}; run `sudo {command}`",
+            missing.join(", ")
+        );
     }
     shell::say(&command);
     shell::run_quietly(Command::new("apt-get").args(["--quiet", "update"]))?;
@@ -71,8 +77,19 @@ pub(super) fn zig(out: &Path) -> anyhow::Result<()> {
     fs::write(&list, requirement)?;
     shell::run_quietly(
         Command::new("python3")
-            .args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check"])
-            .args(["--no-deps", "--only-binary=:all:", "--require-hashes", "--dest"])
+            .args([
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--disable-pip-version-check",
+            ])
+            .args([
+                "--no-deps",
+                "--only-binary=:all:",
+                "--require-hashes",
+                "--dest",
+            ])
             .arg(out)
             .arg("--requirement")
             .arg(&list),
@@ -103,7 +120,10 @@ pub(super) fn python(root: &Path) -> anyhow::Result<PathBuf> {
     shell::say("fetching CPython's source (23 MB)");
     let mut reasons = Vec::new();
     for (place, fetch) in [
-        ("Debian", from_debian as fn(&Path) -> anyhow::Result<PathBuf>),
+        (
+            "Debian",
+            from_debian as fn(&Path) -> anyhow::Result<PathBuf>,
+        ),
         ("upstream", from_upstream),
     ] {
         match fetch(&downloads).and_then(|path| Ok((stage::file_hash(&path)?, path))) {
@@ -154,11 +174,20 @@ fn from_debian(downloads: &Path) -> anyhow::Result<PathBuf> {
     };
     apt_get(&["--quiet", "update"])?;
     // Packaging files of a version that was just replaced may be gone while the archive is not.
-    let fetched = apt_get(&["--quiet", "source", "--download-only", pins::PYTHON.debian_source]);
+    let fetched = apt_get(&[
+        "--quiet",
+        "source",
+        "--download-only",
+        pins::PYTHON.debian_source,
+    ]);
     fs::read_dir(&apt)?
         .filter_map(|entry| Some(entry.ok()?.path()))
         .find(|path| path.to_string_lossy().ends_with(".orig.tar.xz"))
-        .with_context(|| fetched.err().map_or_else(String::new, |error| format!("{error:#}")))
+        .with_context(|| {
+            fetched
+                .err()
+                .map_or_else(String::new, |error| format!("{error:#}"))
+        })
 }
 
 /// The first mirror that the machine's own apt uses.
@@ -174,7 +203,11 @@ fn debian_mirror() -> Option<String> {
         .flat_map(|text| {
             text.lines()
                 .filter(|line| line.starts_with("URIs:") || line.starts_with("deb "))
-                .flat_map(|line| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+                .flat_map(|line| {
+                    line.split_whitespace()
+                        .map(str::to_owned)
+                        .collect::<Vec<_>>()
+                })
                 .collect::<Vec<_>>()
         })
         .find(|word| word.starts_with("http") && word.trim_end_matches('/').ends_with("/debian"))
@@ -214,7 +247,10 @@ pub(super) fn libraries(out: &Path) -> anyhow::Result<()> {
         let checksums = fs::read_to_string(folder.join(".cargo-checksum.json"))?;
         let checksums: serde_json::Value = serde_json::from_str(&checksums)?;
         if checksums["package"] != library.sha256 {
-            bail!("{} has another checksum than the pinned one", library.crate_name);
+            bail!(
+                "{} has another checksum than the pinned one",
+                library.crate_name
+            );
         }
         fs::rename(folder, out.join(library.crate_name))?;
     }
