@@ -10,6 +10,10 @@ use crate::session::Session;
 async fn python_prints_and_gives_its_last_value() {
     let mut session = Session::start().await;
     assert!(session.interpreter.hello().python.starts_with("3.13"));
+    let ran = session
+        .run("import sys\nprint('aside', file=sys.stderr)")
+        .await;
+    assert_eq!((ran.stdout.as_str(), ran.stderr.as_str()), ("", "aside\n"));
     let ran = session.run("print('zażółć', 1)\n6 * 7").await;
     assert_eq!((ran.stdout.as_str(), ran.value()), ("zażółć 1\n", "42"));
     assert_eq!(session.end().await.stderr_tail, "");
@@ -121,4 +125,79 @@ async fn a_process_that_ends_itself_leaves_the_variables_as_they_were() {
             .value(),
         "({'a': 1}, 'before')"
     );
+}
+
+#[tokio::test]
+async fn the_bundled_packages_work_without_network() {
+    let mut session = Session::start().await;
+    for (code, wanted) in [
+        (
+            "import openpyxl\nbook = openpyxl.Workbook()\nbook.active.append([1, 'two'])\nbook.save('/tmp/a.xlsx')\n\
+             [[cell.value for cell in row] for row in openpyxl.load_workbook('/tmp/a.xlsx').active]",
+            "[[1, 'two']]",
+        ),
+        (
+            "import tabulate; tabulate.tabulate([[1, 2]], tablefmt='plain')",
+            "'1  2'",
+        ),
+        (
+            "import jinja2; jinja2.Template('{{ a }} < b').render(a=1)",
+            "'1 < b'",
+        ),
+        (
+            "import bs4; bs4.BeautifulSoup('<p>a<b>c</b>', 'html.parser').b.text",
+            "'c'",
+        ),
+        (
+            "from dateutil import parser; parser.parse('3 May 2024').isoformat()",
+            "'2024-05-03T00:00:00'",
+        ),
+        ("import yaml; yaml.safe_load('a: [1, 2]')", "{'a': [1, 2]}"),
+        (
+            "import zoneinfo, datetime\n\
+             datetime.datetime(2024, 7, 1, tzinfo=zoneinfo.ZoneInfo('Europe/Warsaw')).utcoffset().seconds",
+            "7200",
+        ),
+    ] {
+        assert_eq!(session.run(code).await.value(), wanted, "{code}");
+    }
+}
+
+#[tokio::test]
+async fn the_standard_library_is_whole() {
+    let mut session = Session::start().await;
+    for (code, wanted) in [
+        (
+            "import sqlite3\ndb = sqlite3.connect('/workspace/a.db')\ndb.execute('create table t (x)')\n\
+             db.execute('insert into t values (1), (2)')\ndb.commit()\n\
+             sqlite3.connect('/workspace/a.db').execute('select sum(x) from t').fetchone()",
+            "(3,)",
+        ),
+        (
+            "import zlib, bz2, lzma, gzip\n\
+             [m.decompress(m.compress(b'x' * 1000)) == b'x' * 1000 for m in (zlib, bz2, lzma, gzip)]",
+            "[True, True, True, True]",
+        ),
+        (
+            "import decimal, hashlib\ndecimal.Decimal(1) / 7, hashlib.sha256(b'').hexdigest()[:8], hashlib.md5(b'').hexdigest()[:4]",
+            "(Decimal('0.1428571428571428571428571429'), 'e3b0c442', 'd41d')",
+        ),
+        (
+            "import xml.etree.ElementTree as E; E.fromstring('<a><b c=\"1\"/></a>')[0].attrib",
+            "{'c': '1'}",
+        ),
+        (
+            "import tempfile, zipfile, shutil, os, pathlib\nd = tempfile.mkdtemp()\n\
+             pathlib.Path(d, 'x', 'y').mkdir(parents=True)\npathlib.Path(d, 'x', 'y', 'z').write_text('t')\n\
+             shutil.make_archive('/tmp/made', 'zip', d)\nnames = zipfile.ZipFile('/tmp/made.zip').namelist()\n\
+             shutil.rmtree(d)\n'x/y/z' in names, os.path.exists(d)",
+            "(True, False)",
+        ),
+        (
+            "import importlib.resources, time\nt = time.monotonic(); time.sleep(0.05); 0.04 < time.monotonic() - t < 5",
+            "True",
+        ),
+    ] {
+        assert_eq!(session.run(code).await.value(), wanted, "{code}");
+    }
 }

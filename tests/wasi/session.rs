@@ -163,8 +163,10 @@ impl Session {
     }
 }
 
+type Piece = (u64, Stream, Vec<u8>);
+
 #[derive(Clone, Default)]
-struct Printed(Arc<Mutex<Vec<(u64, Stream, Vec<u8>)>>>);
+struct Printed(Arc<Mutex<Vec<Piece>>>);
 
 impl Printed {
     fn take(&self) -> (String, String) {

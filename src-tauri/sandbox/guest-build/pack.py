@@ -25,7 +25,7 @@ DATA = (".txt", ".json", ".toml", ".xml", ".xsd", ".html", ".css", ".zi")
 UNCHECKED = (1).to_bytes(4, "little")
 
 
-def entries(folder):
+def entries(folder, place):
     for parent, folders, files in os.walk(folder):
         folders[:] = sorted(name for name in folders if name not in LEFT_OUT)
         for name in sorted(files):
@@ -36,7 +36,7 @@ def entries(folder):
             with open(path, "rb") as file:
                 data = file.read()
             if name.endswith(".py"):
-                code = compile(data, "/lib/python.zip/" + inside, "exec", dont_inherit=True)
+                code = compile(data, place + inside, "exec", dont_inherit=True)
                 header = importlib.util.MAGIC_NUMBER + UNCHECKED + bytes(8)
                 yield inside + "c", header + marshal.dumps(code)
             elif name.endswith(DATA) or "zoneinfo" in inside or ".dist-info" in inside:
@@ -45,9 +45,10 @@ def entries(folder):
 
 def main(out, *folders):
     count = 0
+    place = "/lib/%s/" % os.path.basename(out)
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as pack:
         for folder in folders:
-            for name, data in entries(folder):
+            for name, data in entries(folder, place):
                 pack.writestr(zipfile.ZipInfo(name, (1980, 1, 1, 0, 0, 0)), data)
                 count += 1
     print("%s: %d entries, %d bytes" % (os.path.basename(out), count, os.path.getsize(out)))

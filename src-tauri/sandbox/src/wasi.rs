@@ -42,7 +42,7 @@ const STDERR_BYTES_MAX: usize = 4096;
 const GOODBYE: Duration = Duration::from_secs(2);
 
 /// Compiling takes 3 to 20 seconds.
-const COMPILE: Duration = Duration::from_secs(180);
+const COMPILE: Duration = Duration::from_mins(3);
 
 /// How a program starts itself as a worker: it must hand the argument that follows `arguments` to
 /// [`worker_main`].
@@ -59,7 +59,7 @@ pub struct WorkerCommand {
 pub struct Wasi {
     worker: WorkerCommand,
     code: PathBuf,
-    library: PathBuf,
+    zips: Vec<PathBuf>,
 }
 
 impl Wasi {
@@ -79,7 +79,7 @@ impl Wasi {
         Ok(cache.trusted().map(|code| Self {
             worker,
             code,
-            library: module.library,
+            zips: module.zips,
         }))
     }
 
@@ -105,7 +105,7 @@ impl Wasi {
         Ok(Self {
             worker,
             code,
-            library: module.library,
+            zips: module.zips,
         })
     }
 
@@ -117,7 +117,7 @@ impl Wasi {
     pub fn start(&self, limits: &SandboxLimits, grace_ms: u64) -> Result<Guest, SandboxError> {
         let task = worker::Task::Serve(worker::Serve {
             code: self.code.clone(),
-            library: self.library.clone(),
+            zips: self.zips.clone(),
             limits: limits.clone(),
             grace_ms,
         });

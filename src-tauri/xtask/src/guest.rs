@@ -1,8 +1,8 @@
 //! Build the embedded sandbox's Python: CPython and its libraries from source, for WebAssembly.
 //!
 //! The result is `target/guest/python/`: `python.wasm` (the interpreter, started and frozen with the
-//! guest's own Python imported), `python.zip` (the standard library as bytecode), `inventory.json`
-//! and the licences. It depends on the pins, on the files of `sandbox/guest-build` and
+//! guest's own Python imported), `python.zip` (the standard library as bytecode), `packages.zip`
+//! (some pure Python packages), `inventory.json` and the licences. It depends on the pins, on the files of `sandbox/guest-build` and
 //! `sandbox/src/guest` and on nothing of the machine. Each stage is kept by the hash of what goes
 //! into it, so that a change of the guest's Python costs seconds and not minutes.
 
@@ -62,8 +62,7 @@ fn freeze(python: &Path, guest: &Path, out: &Path) -> anyhow::Result<()> {
     let mut command = shell::cargo();
     command
         .args(["run", "--quiet", "--package", "runbridge-guest-build", "--"])
-        .arg(python.join("python.wasm"))
-        .arg(python.join("python.zip"))
+        .arg(python)
         .arg(guest)
         .arg(out.join("python.wasm"));
     shell::run(&mut command)
@@ -79,6 +78,7 @@ fn publish(python: &Path, frozen: &Path, result: &Path) -> anyhow::Result<()> {
     };
     copy(frozen, "python.wasm")?;
     copy(python, "python.zip")?;
+    copy(python, "packages.zip")?;
     copy(python, "LICENSES.txt")?;
     let inventory = pins::inventory(&[
         (
@@ -86,6 +86,10 @@ fn publish(python: &Path, frozen: &Path, result: &Path) -> anyhow::Result<()> {
             stage::file_hash(&partial.join("python.wasm"))?,
         ),
         ("python.zip", stage::file_hash(&partial.join("python.zip"))?),
+        (
+            "packages.zip",
+            stage::file_hash(&partial.join("packages.zip"))?,
+        ),
     ]);
     fs::write(
         partial.join("inventory.json"),

@@ -1,10 +1,9 @@
 //! Freeze the embedded Python: start it, import the guest, write its memory down as a new module.
 //!
-//! `runbridge-guest-build PYTHON.WASM PYTHON.ZIP GUEST-FOLDER OUT.WASM`, called by `cargo xtask
-//! guest`. A program of its own because it needs wasmtime, which xtask does not.
+//! `runbridge-guest-build PYTHON-FOLDER GUEST-FOLDER OUT.WASM`, called by `cargo xtask guest`. A program of its own because it needs wasmtime, which xtask does not.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
@@ -13,11 +12,12 @@ use wasmtime_wizer::{InstanceState, SnapshotVal, ValType, Wizer};
 
 fn main() -> anyhow::Result<()> {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    let [module, library, guest, out] = arguments.as_slice() else {
-        bail!("usage: PYTHON.WASM PYTHON.ZIP GUEST-FOLDER OUT.WASM");
+    let [python, guest, out] = arguments.as_slice() else {
+        bail!("usage: PYTHON-FOLDER GUEST-FOLDER OUT.WASM");
     };
-    let module = fs::read(module).context("cannot read the module")?;
-    let library = File::open(library).context("cannot read the standard library")?;
+    let python = Path::new(python);
+    let module = fs::read(python.join("python.wasm")).context("cannot read the module")?;
+    let zips = ["python.zip", "packages.zip"].map(|name| python.join(name));
     // The embedded guest's own files replace those of a guest that is a process.
     let mut guest_files = sources(Path::new(guest))?;
     guest_files.append(&mut sources(&Path::new(guest).join("wasi"))?);
@@ -27,7 +27,7 @@ fn main() -> anyhow::Result<()> {
         .instrument(&module)
         .map_err(|error| anyhow!("{error:#}"))?;
     let mut started = Started {
-        python: initialize(&instrumented, library, guest_files.into_iter().collect())
+        python: initialize(&instrumented, &zips, guest_files.into_iter().collect())
             .map_err(|error| anyhow!(error))?,
         missing: Vec::new(),
     };
@@ -69,7 +69,6 @@ struct Started {
 }
 
 impl InstanceState for Started {
-    #[expect(clippy::unused_async, reason = "the trait's")]
     async fn global_get(&mut self, name: &str, ty: ValType) -> SnapshotVal {
         match (self.python.global(name), ty) {
             (Some(value), ValType::I64) => SnapshotVal::I64(value),
@@ -81,7 +80,6 @@ impl InstanceState for Started {
         }
     }
 
-    #[expect(clippy::unused_async, reason = "the trait's")]
     async fn memory_contents(&mut self, name: &str, contents: impl FnOnce(&[u8]) + Send) {
         match self.python.memory(name) {
             Some(memory) => contents(memory),

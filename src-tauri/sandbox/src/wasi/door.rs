@@ -469,7 +469,7 @@ impl State {
 /// Time until then; nothing when it has come. No time at all means a day, and another.
 fn left(until: Option<Instant>) -> Option<Duration> {
     let Some(until) = until else {
-        return Some(Duration::from_secs(86_400));
+        return Some(Duration::from_hours(24));
     };
     let left = until.saturating_duration_since(Instant::now());
     (!left.is_zero()).then_some(left)

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A file's content is kept in pieces of this size, shared between clones until one is written.
@@ -52,6 +53,7 @@ pub(crate) enum Area {
 }
 
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_field_names, reason = "limits are named so everywhere")]
 pub(crate) struct FilesLimits {
     pub(crate) tmp_bytes_max: u64,
     pub(crate) workspace_bytes_max: u64,
@@ -266,20 +268,28 @@ impl Files {
         Ok(())
     }
 
+    /// [`Files::mount`] each under its own name.
+    pub(crate) fn mount_all(&mut self, paths: &[PathBuf]) -> Result<(), String> {
+        for path in paths {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            File::open(path)
+                .and_then(|file| self.mount(&name, file))
+                .map_err(|error| format!("{}: {error}", path.display()))?;
+        }
+        Ok(())
+    }
+
     /// Put bytes at `/<folder>/<name>`; never written.
     pub(crate) fn fixed(&mut self, folder: &str, name: &str, bytes: Vec<u8>) {
         self.add(folder, name, Body::Fixed(bytes.into()));
     }
 
     fn add(&mut self, folder: &str, name: &str, body: Body) {
-        let parent = match self.walk(ROOT, folder, true) {
-            Ok(parent) => parent,
-            Err(_) => {
-                let made = self.put(Area::System, Body::Folder(Folder::new(ROOT)));
-                self.attach(ROOT, folder, made);
-                made
-            }
-        };
+        let parent = self.walk(ROOT, folder, true).unwrap_or_else(|_| {
+            let made = self.put(Area::System, Body::Folder(Folder::new(ROOT)));
+            self.attach(ROOT, folder, made);
+            made
+        });
         let node = self.put(Area::System, body);
         self.attach(parent, name, node);
     }

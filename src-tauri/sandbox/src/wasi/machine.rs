@@ -29,6 +29,9 @@ const RESERVE_BYTES: usize = 4 << 20;
 /// What all turns together may take beyond the limit.
 const RESERVE_BYTES_MAX: usize = 64 << 20;
 
+/// Longer waits are made of several.
+const DAY: Duration = Duration::from_hours(24);
+
 /// Functions that CPython calls through a table are fixed when it is linked.
 const TABLE_ELEMENTS_MAX: usize = 100_000;
 
@@ -96,20 +99,17 @@ impl State {
     }
 
     pub(super) fn print(&mut self, kind: Kind, bytes: &[u8]) -> Result<(), Error> {
-        match &self.door {
-            Some(door) => door.print(kind, bytes).map_err(Error::new),
-            None => {
-                self.printed.extend_from_slice(bytes);
-                Ok(())
-            }
+        if let Some(door) = &self.door {
+            return door.print(kind, bytes).map_err(Error::new);
         }
+        self.printed.extend_from_slice(bytes);
+        Ok(())
     }
 
     /// Wait, unless an interrupt comes.
     pub(super) fn sleep(&mut self, time: Duration, memory: &mut [u8]) -> Result<(), Error> {
         if let Some(door) = &self.door {
-            let day = Duration::from_secs(86_400);
-            door.sleep(Instant::now() + time.min(day));
+            door.sleep(Instant::now() + time.min(DAY));
         }
         self.heed(memory)
     }
@@ -361,7 +361,7 @@ fn door_functions(linker: &mut Linker<State>) -> Result<(), Error> {
             };
             let until = (seconds >= 0.0).then(|| {
                 let seconds = Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX);
-                Instant::now() + seconds.min(Duration::from_secs(86_400))
+                Instant::now() + seconds.min(DAY)
             });
             let woken = door.receive(until);
             let (memory, state) = memory.data_and_store_mut(&mut caller);

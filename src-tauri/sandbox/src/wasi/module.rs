@@ -32,12 +32,13 @@ struct InventoryFile {
 #[derive(Clone, Debug)]
 pub(super) struct Module {
     pub(super) wasm: PathBuf,
-    pub(super) library: PathBuf,
+    /// The standard library and the bundled packages.
+    pub(super) zips: Vec<PathBuf>,
     wasm_sha256: String,
 }
 
 impl Module {
-    /// Look into the folder that holds `python.wasm`, `python.zip` and `inventory.json`.
+    /// Look into the folder that holds `python.wasm`, its zips and `inventory.json`.
     pub(super) fn find(folder: &Path) -> Result<Self, String> {
         let path = folder.join("inventory.json");
         let inventory = fs::read(&path).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -52,10 +53,12 @@ impl Module {
             .ok_or_else(|| format!("{} does not tell of python.wasm", path.display()))?;
         let module = Self {
             wasm: folder.join("python.wasm"),
-            library: folder.join("python.zip"),
+            zips: ["python.zip", "packages.zip"]
+                .map(|name| folder.join(name))
+                .to_vec(),
             wasm_sha256,
         };
-        for file in [&module.wasm, &module.library] {
+        for file in std::iter::once(&module.wasm).chain(&module.zips) {
             if !file.is_file() {
                 return Err(format!("{} is missing", file.display()));
             }

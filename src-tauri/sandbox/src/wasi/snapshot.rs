@@ -1,8 +1,7 @@
 //! Start a module once, so that its memory can be written down as a new module. For the build of
 //! the embedded Python alone; the product starts the result.
 
-use std::fs::File;
-use std::io;
+use std::path::PathBuf;
 
 use wasmtime::{Instance, Module, Store, Val};
 
@@ -16,14 +15,13 @@ pub struct Initialized {
     instance: Instance,
 }
 
-/// Start `module` with the standard library at `/lib/python.zip` and the guest's sources in
-/// `/guest`. Clock and randomness stand still, so that the same inputs give the same memory.
+/// Start `module` with the files `zips` in `/lib` and the guest's sources in `/guest`. Clock and randomness stand still, so that the same inputs give the same memory.
 ///
 /// # Errors
 /// What Python printed when it did not start.
 pub fn initialize(
     module: &[u8],
-    library: File,
+    zips: &[PathBuf],
     guest: Vec<(String, Vec<u8>)>,
 ) -> Result<Initialized, String> {
     const MEMORY_BYTES_MAX: u64 = 256 << 20;
@@ -33,9 +31,7 @@ pub fn initialize(
         descriptors_max: 64,
         memory_bytes_max: MEMORY_BYTES_MAX,
     });
-    files
-        .mount("python.zip", library)
-        .map_err(|error: io::Error| format!("cannot read the standard library: {error}"))?;
+    files.mount_all(zips)?;
     for (name, bytes) in guest {
         files.fixed("guest", &name, bytes);
     }

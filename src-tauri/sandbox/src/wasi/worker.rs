@@ -4,7 +4,6 @@
 //! It takes all it needs from its first argument and gives up every right before the guest runs.
 //! stdin and stdout carry frames; stderr is for its last words.
 
-use std::fs::File;
 use std::io::{self, Read, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::exit;
@@ -37,7 +36,8 @@ pub(super) enum Task {
 #[derive(Deserialize, Serialize)]
 pub(super) struct Serve {
     pub(super) code: PathBuf,
-    pub(super) library: PathBuf,
+    /// Read-only files for `/lib`.
+    pub(super) zips: Vec<PathBuf>,
     pub(super) limits: SandboxLimits,
     pub(super) grace_ms: u64,
 }
@@ -150,10 +150,7 @@ fn files(serve: &Serve) -> Result<Files, String> {
         descriptors_max: serve.limits.open_files_max as usize,
         memory_bytes_max: serve.limits.memory_bytes_max,
     });
-    let shown = serve.library.display();
-    File::open(&serve.library)
-        .and_then(|file| files.mount("python.zip", file))
-        .map_err(|error| format!("{shown}: {error}"))?;
+    files.mount_all(&serve.zips)?;
     Ok(files)
 }
 

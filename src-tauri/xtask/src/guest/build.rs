@@ -1,6 +1,7 @@
 //! Compile: the C libraries, a Python for this machine that the cross build needs, CPython for
 //! WebAssembly, and the module that holds them all.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,6 +29,9 @@ const TARGET_FLAGS: [&str; 6] = [
     "-DSOCK_RAW=3",
 ];
 
+/// To be changed with what [`build_libraries`] and [`cross`] do, so that it is done anew.
+const CROSS_RECIPE: &str = "1";
+
 /// The libraries of CPython that its own build keeps apart.
 const EXTRA_LIBRARIES: [&str; 3] = [
     "Modules/_decimal/libmpdec/libmpdec.a",
@@ -38,7 +42,6 @@ const EXTRA_LIBRARIES: [&str; 3] = [
 /// The folder with `python.wasm` (not yet started), `python.zip` and `LICENSES.txt`.
 pub(super) fn python(root: &Path, recipe: &Path) -> anyhow::Result<PathBuf> {
     fs::create_dir_all(root)?;
-    let recipe_text = include_str!("build.rs");
     let zig_inputs = pins::ZIG_WHEELS
         .iter()
         .fold(Inputs::new("zig"), |inputs, hash| inputs.text(hash));
@@ -48,6 +51,11 @@ pub(super) fn python(root: &Path, recipe: &Path) -> anyhow::Result<PathBuf> {
         .fold(Inputs::new("libraries"), |inputs, library| {
             inputs.text(library.sha256)
         });
+    let package_inputs = pins::PACKAGES
+        .iter()
+        .fold(Inputs::new("packages"), |inputs, package| {
+            inputs.text(package.sha256)
+        });
     let native_inputs = Inputs::new("native").text(pins::PYTHON.sha256).text("1");
 
     let cross_inputs = |zig: &Path, source: &Path, libraries: &Path| {
@@ -55,7 +63,8 @@ pub(super) fn python(root: &Path, recipe: &Path) -> anyhow::Result<PathBuf> {
             .stage(zig)
             .stage(source)
             .stage(libraries)
-            .text(recipe_text)
+            .text(CROSS_RECIPE)
+            .text(&TARGET_FLAGS.join(" "))
     };
     fetch::tools()?;
     announce(root);
@@ -65,6 +74,7 @@ pub(super) fn python(root: &Path, recipe: &Path) -> anyhow::Result<PathBuf> {
     })?;
     let libraries = stage::run(root, library_inputs, fetch::libraries)?;
     let native = stage::run(root, native_inputs, |out| native(&source, out))?;
+    let packages = stage::run(root, package_inputs, fetch::packages)?;
     let cross = stage::run(root, cross_inputs(&zig, &source, &libraries), |out| {
         let compiler = Compiler::new(&zig, root, out)?;
         build_libraries(&compiler, &libraries, out)?;
@@ -73,14 +83,15 @@ pub(super) fn python(root: &Path, recipe: &Path) -> anyhow::Result<PathBuf> {
 
     let inputs = Inputs::new("python")
         .stage(&cross)
+        .stage(&packages)
         .file(&recipe.join("door.c"))?
         .file(&recipe.join("missing.c"))?
         .file(&recipe.join("pack.py"))?;
     stage::run(root, inputs, |out| {
         let compiler = Compiler::new(&zig, root, &cross)?;
         link(&compiler, &source, recipe, &cross, out)?;
-        pack(&native, &source, recipe, out)?;
-        licences(&source, &libraries, out)
+        pack(&native, &source, &packages, recipe, out)?;
+        licences(&source, &libraries, &packages, out)
     })
 }
 
@@ -204,7 +215,7 @@ fn build_libraries(compiler: &Compiler, libraries: &Path, out: &Path) -> anyhow:
         let mut files = fs::read_dir(&folder)
             .with_context(|| format!("cannot list {}", folder.display()))?
             .filter_map(|entry| Some(entry.ok()?.file_name().to_string_lossy().into_owned()))
-            .filter(|name| name.ends_with(".c"))
+            .filter(|name| Path::new(name).extension().is_some_and(|end| end == "c"))
             // Variants for small code, tables' generators, threads.
             .filter(|name| {
                 !["_small.c", "_tablegen.c", "_consts_gen.c", "_mt.c"]
@@ -497,9 +508,15 @@ fn link(
     Ok(())
 }
 
-/// The standard library as bytecode.
-fn pack(native: &Path, source: &Path, recipe: &Path, out: &Path) -> anyhow::Result<()> {
-    shell::say("packing the standard library");
+/// The standard library and the bundled packages as bytecode.
+fn pack(
+    native: &Path,
+    source: &Path,
+    packages: &Path,
+    recipe: &Path,
+    out: &Path,
+) -> anyhow::Result<()> {
+    shell::say("packing the standard library and the bundled packages");
     // Asked for by sysconfig; what it would tell about is not there.
     let extra = out.join("extra");
     fs::create_dir_all(&extra)?;
@@ -507,23 +524,33 @@ fn pack(native: &Path, source: &Path, recipe: &Path, out: &Path) -> anyhow::Resu
         extra.join("_sysconfigdata__wasi_wasm32-wasi.py"),
         "build_time_vars = {}\n",
     )?;
-    let listed = shell::run_quietly(
-        Command::new(native_python(native)?)
-            .env("PYTHONHASHSEED", "0")
-            .arg(recipe.join("pack.py"))
-            .arg(out.join("python.zip"))
-            .arg(source.join("Lib"))
-            .arg(&extra),
-    )?;
-    shell::say(listed.trim());
+    let library = source.join("Lib");
+    for (name, folders) in [
+        ("python.zip", vec![library.as_path(), &extra]),
+        ("packages.zip", vec![packages]),
+    ] {
+        let listed = shell::run_quietly(
+            Command::new(native_python(native)?)
+                .env("PYTHONHASHSEED", "0")
+                .arg(recipe.join("pack.py"))
+                .arg(out.join(name))
+                .args(folders),
+        )?;
+        shell::say(listed.trim());
+    }
     stage::remove(&extra)
 }
 
 /// The texts that must travel with the module.
-fn licences(source: &Path, libraries: &Path, out: &Path) -> anyhow::Result<()> {
+fn licences(source: &Path, libraries: &Path, packages: &Path, out: &Path) -> anyhow::Result<()> {
     let mut text = String::from("The embedded Python contains the following works.\n");
     let mut add = |name: &str, body: &str| {
-        text += &format!("\n{}\n{name}\n\n{}\n", "=".repeat(78), body.trim_end());
+        let _ = write!(
+            text,
+            "\n{}\n{name}\n\n{}\n",
+            "=".repeat(78),
+            body.trim_end()
+        );
     };
     add("CPython", &fs::read_to_string(source.join("LICENSE"))?);
     for library in pins::LIBRARIES {
@@ -542,7 +569,36 @@ fn licences(source: &Path, libraries: &Path, out: &Path) -> anyhow::Result<()> {
         "MIT, and Apache-2.0 with the LLVM exception. Copyright (c) the musl, wasi-libc and LLVM \
          authors.",
     );
+    for (name, body) in package_licences(packages)? {
+        add(&name, &body);
+    }
     Ok(fs::write(out.join("LICENSES.txt"), text)?)
+}
+
+/// Every licence file that a package's wheel brings, under its path.
+fn package_licences(packages: &Path) -> anyhow::Result<Vec<(String, String)>> {
+    let mut found = Vec::new();
+    let mut folders = vec![packages.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder)? {
+            let path = entry?.path();
+            let inside = path.strip_prefix(packages)?.display().to_string();
+            if path.is_dir() {
+                if inside.contains(".dist-info") || folder == packages {
+                    folders.push(path);
+                }
+                continue;
+            }
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let name = name.to_uppercase();
+            let licence = ["LICENSE", "LICENCE", "COPYING", "NOTICE"];
+            if inside.contains(".dist-info") && licence.iter().any(|word| name.starts_with(word)) {
+                found.push((inside, fs::read_to_string(&path)?));
+            }
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 fn jobs() -> usize {

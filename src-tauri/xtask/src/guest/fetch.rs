@@ -1,5 +1,6 @@
 //! Bring the sources here, and believe none of them before its hash is right.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -71,41 +72,58 @@ pub(super) fn zig(out: &Path) -> anyhow::Result<()> {
     shell::say("fetching the C compiler (94 MB)");
     let mut requirement = format!("ziglang=={}", pins::ZIG_VERSION);
     for hash in pins::ZIG_WHEELS {
-        requirement += &format!(" --hash=sha256:{hash}");
+        let _ = write!(requirement, " --hash=sha256:{hash}");
     }
+    wheels(out, &requirement, &[])?;
+    shell::run_quietly(Command::new("chmod").arg("+x").arg(out.join("ziglang/zig")))?;
+    Ok(())
+}
+
+/// The packages that every guest has, unpacked into `out`.
+pub(super) fn packages(out: &Path) -> anyhow::Result<()> {
+    shell::say("fetching the bundled packages (2 MB)");
+    let mut requirements = String::new();
+    for package in pins::PACKAGES {
+        let _ = writeln!(
+            requirements,
+            "{}=={} --hash=sha256:{}",
+            package.name, package.version, package.sha256
+        );
+    }
+    // One set of wheels, whatever machine this is.
+    let platform = ["--platform=manylinux2014_x86_64", "--python-version=3.13"];
+    wheels(out, &requirements, &platform)
+}
+
+/// Have pip download wheels of known hashes, and unpack them into `out`.
+fn wheels(out: &Path, requirements: &str, options: &[&str]) -> anyhow::Result<()> {
     let list = out.join("requirements.txt");
-    fs::write(&list, requirement)?;
+    fs::write(&list, requirements)?;
     shell::run_quietly(
         Command::new("python3")
-            .args([
-                "-m",
-                "pip",
-                "download",
-                "--quiet",
-                "--disable-pip-version-check",
-            ])
-            .args([
-                "--no-deps",
-                "--only-binary=:all:",
-                "--require-hashes",
-                "--dest",
-            ])
+            .args(["-m", "pip", "download", "--quiet"])
+            .args(["--disable-pip-version-check", "--no-deps"])
+            .args(["--only-binary=:all:", "--require-hashes"])
+            .args(options)
+            .arg("--dest")
             .arg(out)
             .arg("--requirement")
             .arg(&list),
     )?;
-    let wheel = fs::read_dir(out)?
+    fs::remove_file(&list)?;
+    let found = fs::read_dir(out)?
         .filter_map(|entry| Some(entry.ok()?.path()))
-        .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
-        .context("pip downloaded no wheel of ziglang")?;
-    shell::run_quietly(
-        Command::new("python3")
-            .args(["-m", "zipfile", "--extract"])
-            .arg(&wheel)
-            .arg(out),
-    )?;
-    fs::remove_file(&wheel)?;
-    shell::run_quietly(Command::new("chmod").arg("+x").arg(out.join("ziglang/zig")))?;
+        .filter(|path| path.extension().is_some_and(|extension| extension == "whl"))
+        .collect::<Vec<_>>();
+    for wheel in found {
+        shell::run_quietly(
+            Command::new("python3")
+                .args(["-m", "zipfile", "--extract"])
+                .arg(&wheel)
+                .arg(out),
+        )?;
+        fs::remove_file(&wheel)?;
+    }
     Ok(())
 }
 
@@ -233,7 +251,11 @@ pub(super) fn libraries(out: &Path) -> anyhow::Result<()> {
          [workspace]\n[lib]\npath = \"lib.rs\"\n[dependencies]\n",
     );
     for library in pins::LIBRARIES {
-        manifest += &format!("{} = \"={}\"\n", library.crate_name, library.crate_version);
+        let _ = writeln!(
+            manifest,
+            "{} = \"={}\"",
+            library.crate_name, library.crate_version
+        );
     }
     fs::write(out.join("Cargo.toml"), manifest)?;
     fs::write(out.join("lib.rs"), "")?;

@@ -84,6 +84,104 @@ pub(super) const SQLITE: Library = Library {
 
 pub(super) const LIBRARIES: [&Library; 4] = [&ZLIB, &BZIP2, &XZ, &SQLITE];
 
+/// A pure Python package that every guest has. Of wheels with native parts only the Python is taken,
+/// which works without them.
+pub(super) struct Package {
+    pub(super) name: &'static str,
+    pub(super) version: &'static str,
+    pub(super) sha256: &'static str,
+    pub(super) licence: &'static str,
+}
+
+const fn package(
+    name: &'static str,
+    version: &'static str,
+    licence: &'static str,
+    sha256: &'static str,
+) -> Package {
+    Package {
+        name,
+        version,
+        sha256,
+        licence,
+    }
+}
+
+pub(super) const PACKAGES: [Package; 12] = [
+    package(
+        "beautifulsoup4",
+        "4.15.0",
+        "MIT",
+        "d6f88de62e1d4e38ecb1077eb9724cd0eff29d2a08ca16a401e9b9e93f117cf9",
+    ),
+    package(
+        "et-xmlfile",
+        "2.0.0",
+        "MIT",
+        "7a91720bc756843502c3b7504c77b8fe44217c85c537d85037f0f536151b2caa",
+    ),
+    package(
+        "jinja2",
+        "3.1.6",
+        "BSD-3-Clause",
+        "85ece4451f492d0c13c5dd7c13a64681a86afae63a5f347908daf103ce6d2f67",
+    ),
+    package(
+        "markupsafe",
+        "3.0.4",
+        "BSD-3-Clause",
+        "434139499bb20b502ed3baa1f169e618f924a97e7a777fea1a49446d80106cf6",
+    ),
+    package(
+        "openpyxl",
+        "3.1.5",
+        "MIT",
+        "5282c12b107bffeef825f4617dc029afaf41d0ea60823bbb665ef3079dc79de2",
+    ),
+    package(
+        "python-dateutil",
+        "4.0.0",
+        "BSD-3-Clause OR Apache-2.0",
+        "a5e246f79eb80475e691bf93862cead98decd8a498cf53ba0516fcdc0f50dc1c",
+    ),
+    package(
+        "pyyaml",
+        "6.0.4",
+        "MIT",
+        "50588147ab2c6a59b5f990a4905db80899a6c2bd197e046a6201f1e67587e794",
+    ),
+    package(
+        "six",
+        "1.17.0",
+        "MIT",
+        "4721f391ed90541fddacab5acf947aa0d3dc7d27b2e1e8eda2be8970586c3274",
+    ),
+    package(
+        "soupsieve",
+        "4.1.3",
+        "MIT",
+        "7a390d1a57d1ab7bb228531e9b8a750a5ebf87db774e0ef6faeeac057d22a5bf",
+    ),
+    package(
+        "tabulate",
+        "0.10.0",
+        "MIT",
+        "f0b0622e567335c8fabaaa659f1b33bcb6ddfe2e496071b743aa113f8774f2d3",
+    ),
+    package(
+        "typing-extensions",
+        "4.16.0",
+        "PSF-2.0",
+        "481caa481374e813c1b176ada14e97f1f67a4539ce9cfeb3f350d78d6370c2e8",
+    ),
+    package(
+        "tzdata",
+        "2026.6",
+        "Apache-2.0",
+        "0a10eec6e13ef16b627fabed9a5f2ba61a62b1c67f327305f4e7e412a70b4aec",
+    ),
+];
+
 /// What is inside, for people and for licence scanners.
 pub(super) fn inventory(files: &[(&str, String)]) -> serde_json::Value {
     let mut parts = vec![
@@ -103,6 +201,14 @@ pub(super) fn inventory(files: &[(&str, String)]) -> serde_json::Value {
             "version": format!("{} {}", library.crate_name, library.crate_version),
             "licence": library.licence,
             "sha256": library.sha256,
+        })
+    }));
+    parts.extend(PACKAGES.map(|package| {
+        json!({
+            "name": package.name,
+            "version": package.version,
+            "licence": package.licence,
+            "sha256": package.sha256,
         })
     }));
     json!({

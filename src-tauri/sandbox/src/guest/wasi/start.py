@@ -58,7 +58,10 @@ def load(folder):
         sys.meta_path.remove(loader)
 
 
-for name in COMMON:
+# The bundled packages that take long to import.
+BUNDLED = "bs4 dateutil.parser dateutil.tz jinja2 openpyxl tabulate yaml".split()
+
+for name in COMMON + BUNDLED:
     __import__(name)
 load("/guest")
 # Collections need not look at what is there for good, nor touch its pages.
