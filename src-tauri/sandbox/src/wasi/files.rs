@@ -799,6 +799,10 @@ impl Files {
         self.removable(parent, node)?;
         self.folder_mut(parent)?.remove(name);
         self.node_mut(node).links -= 1;
+        if let Ok(folder) = self.folder_mut(node) {
+            // It may stay open for longer than the folder that it was in.
+            folder.parent = ROOT;
+        }
         self.touch(parent);
         self.release(node);
         Ok(())
@@ -826,8 +830,11 @@ impl Files {
     }
 
     fn writable(&self, folder: usize) -> Answer<()> {
-        match self.node(folder).area {
+        let node = self.node(folder);
+        match node.area {
             Area::System => Err(Refusal::ReadOnly),
+            // Removed and still open: what came into it could never be reached or freed.
+            _ if node.links == 0 => Err(Refusal::NoEntry),
             Area::Tmp | Area::Workspace => Ok(()),
         }
     }
@@ -1331,5 +1338,151 @@ mod tests {
             .take_while(|number| put(&mut files, &format!("tmp/{number}"), b"").is_ok())
             .count();
         assert!(made < NODES_MAX && made > NODES_MAX - 20, "{made}");
+    }
+
+    /// Counts agree with what is there: bytes by area, names and descriptors by node.
+    fn check(files: &Files) {
+        let (mut tmp, mut workspace) = (0, 0);
+        let mut links = vec![0; files.nodes.len()];
+        links[ROOT] = 1;
+        let mut opened = vec![0; files.nodes.len()];
+        for descriptor in files.descriptors.iter().flatten() {
+            if descriptor.target == Target::Node {
+                opened[descriptor.node] += 1;
+            }
+        }
+        for node in files.nodes.iter().flatten() {
+            let bytes = match &node.body {
+                Body::File { size, pieces } => {
+                    assert!(pieces.len() <= (*size as usize).div_ceil(PIECE_BYTES));
+                    pieces
+                        .iter()
+                        .flatten()
+                        .map(|piece| piece.len() as u64)
+                        .sum()
+                }
+                Body::Link(target) => target.len() as u64,
+                Body::Folder(folder) => {
+                    assert_eq!(folder.by_name.len(), folder.by_cookie.len());
+                    for (_, node) in folder.by_cookie.values() {
+                        links[*node] += 1;
+                    }
+                    0
+                }
+                _ => 0,
+            };
+            match node.area {
+                Area::System => {}
+                Area::Tmp => tmp += bytes,
+                Area::Workspace => workspace += bytes,
+            }
+        }
+        assert_eq!((files.tmp_bytes, files.workspace_bytes), (tmp, workspace));
+        assert!(tmp <= files.limits.tmp_bytes_max);
+        assert!(workspace <= files.limits.workspace_bytes_max);
+        for (number, node) in files.nodes.iter().enumerate() {
+            let Some(node) = node else {
+                assert_eq!(
+                    (links[number], opened[number]),
+                    (0, 0),
+                    "node {number} is gone"
+                );
+                continue;
+            };
+            assert_eq!(
+                (node.links, node.opened),
+                (links[number], opened[number]),
+                "node {number}"
+            );
+            assert!(node.links > 0 || node.opened > 0, "node {number} is lost");
+        }
+    }
+
+    /// What a hostile guest may do, in any order and with any numbers.
+    #[test]
+    fn no_sequence_of_calls_breaks_the_counts() {
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut next = move |below: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % below
+        };
+        let mut files = files();
+        let mut buffer = vec![0; 200_000];
+        for step in 0..60_000 {
+            let parts = [
+                "tmp",
+                "workspace",
+                "a",
+                "b",
+                "c",
+                "..",
+                ".",
+                "lib",
+                "",
+                "dev/null",
+            ];
+            let mut path = || {
+                let count = 1 + next(4);
+                let mut path = String::new();
+                for _ in 0..count {
+                    path += parts[next(parts.len() as u64) as usize];
+                    path.push('/');
+                }
+                if next(8) > 0 {
+                    path.pop();
+                }
+                path
+            };
+            let (one, two) = (path(), path());
+            let fd = next(18) as u32;
+            let base = if next(3) == 0 { fd } else { ROOT_DESCRIPTOR };
+            let numbers = [0, 1, 70_000, 1 << 20, 1 << 40, u64::MAX];
+            let number = numbers[next(numbers.len() as u64) as usize];
+            let length = next(200_000) as usize;
+            let bit = |bits: u64, at: u32| bits >> at & 1 == 1;
+            let bits = next(256);
+            let _ = match next(16) {
+                0 | 1 => files
+                    .open(
+                        base,
+                        &one,
+                        Open {
+                            follow: bit(bits, 0),
+                            create: bit(bits, 1),
+                            exclusive: bit(bits, 2) && bit(bits, 3),
+                            truncate: bit(bits, 4) && bit(bits, 5),
+                            folder: bit(bits, 6) && bit(bits, 7),
+                            read: true,
+                            write: bit(bits, 3),
+                            append: bit(bits, 5),
+                        },
+                    )
+                    .map(|_| ()),
+                2 => files.close(fd),
+                3 => files.renumber(fd, next(18) as u32),
+                4 => files.write(fd, &buffer[..length]).map(|_| ()),
+                5 => files.write_at(fd, &buffer[..length], number).map(|_| ()),
+                6 => files.read(fd, &mut buffer[..length]).map(|_| ()),
+                7 => files.read_at(fd, &mut buffer[..length], number).map(|_| ()),
+                8 => {
+                    let whence = [Whence::Start, Whence::Here, Whence::End];
+                    files
+                        .seek(fd, number as i64, whence[next(3) as usize])
+                        .map(|_| ())
+                }
+                9 => files.set_size(fd, number),
+                10 => files.make_folder(base, &one),
+                11 => files.remove_folder(base, &one),
+                12 => files.remove_file(base, &one),
+                13 => files.make_link(&one, base, &two),
+                14 => files.link(base, &one, bit(bits, 0), ROOT_DESCRIPTOR, &two),
+                _ => files.rename(base, &one, ROOT_DESCRIPTOR, &two),
+            };
+            if step % 50 == 0 {
+                check(&files);
+            }
+        }
     }
 }
