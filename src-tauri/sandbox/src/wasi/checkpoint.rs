@@ -8,10 +8,6 @@ use super::files::Files;
 
 pub(super) const PAGE_BYTES: usize = 4096;
 
-/// A guest that changed more than this is not copied: the copy takes the host's memory beside the
-/// guest's own, and its time after every run.
-const BYTES_MAX: usize = 128 << 20;
-
 pub(super) struct Checkpoint {
     memory_bytes: usize,
     /// Pages that are not kept are zero; else they are the snapshot's.
@@ -23,19 +19,21 @@ pub(super) struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Copy a guest; `old` lends its buffers. Nothing if there is too much to copy.
+    /// Copy a guest; `old` lends its buffers. Nothing if there are more than `bytes_max` to copy:
+    /// the copy takes the host's memory beside the guest's own, and its time after every run.
     pub(super) fn take(
         memory: &[u8],
         files: &Files,
         pages: &mut Pages,
         old: Option<Self>,
+        bytes_max: usize,
     ) -> Option<Self> {
         let (mut numbers, mut bytes) =
             old.map_or_else(Default::default, |old| (old.numbers, old.bytes));
         numbers.clear();
         bytes.clear();
         let rest_is_zero = pages.changed(memory, &mut numbers);
-        if numbers.len() * PAGE_BYTES > BYTES_MAX {
+        if numbers.len() * PAGE_BYTES > bytes_max {
             return None;
         }
         for number in &numbers {

@@ -65,9 +65,10 @@ mod linux {
 
     use super::SandboxLimits;
 
-    /// What a worker takes beside its guest's memory: the checkpoint (128 MiB), frames that wait
-    /// (128 MiB) or are read or written (64 MiB each), the engine, and the guest's reserve.
-    const DATA_BYTES_BESIDE: u64 = 512 << 20;
+    /// What a worker takes beside its guest's memory and the checkpoint, which is half of it at
+    /// most: frames that wait (128 MiB) or are read or written (64 MiB each), the engine, and the
+    /// guest's reserve.
+    const DATA_BYTES_BESIDE: u64 = 384 << 20;
 
     pub(super) fn before_threads(limits: &SandboxLimits) -> Result<(), String> {
         let told = |what: &'static str| move |error| format!("cannot {what}: {error}");
@@ -82,7 +83,10 @@ mod linux {
             (Resource::Memlock, 0),
             // None beyond those that are open.
             (Resource::Nofile, 0),
-            (Resource::Data, limits.memory_bytes_max + DATA_BYTES_BESIDE),
+            (
+                Resource::Data,
+                limits.memory_bytes_max / 2 * 3 + DATA_BYTES_BESIDE,
+            ),
         ] {
             let limit = Rlimit {
                 current: Some(most),

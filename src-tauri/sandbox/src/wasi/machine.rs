@@ -283,14 +283,16 @@ impl Machine {
         }
     }
 
-    /// Copy what makes this guest into `checkpoint`, unless it is too much.
+    /// Copy what makes this guest, with the buffers of an `old` copy; nothing if it changed more
+    /// than half of what it may hold.
     pub(super) fn save(
         &self,
         pages: &mut checkpoint::Pages,
-        into: Option<Checkpoint>,
+        old: Option<Checkpoint>,
     ) -> Option<Checkpoint> {
         let state = self.store.data();
-        Checkpoint::take(self.memory.data(&self.store), &state.files, pages, into)
+        let memory = self.memory.data(&self.store);
+        Checkpoint::take(memory, &state.files, pages, old, state.memory_bytes_max / 2)
     }
 
     /// Let go of it, but for what the next one goes on with.
