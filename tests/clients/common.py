@@ -42,5 +42,5 @@ def check_failure(is_error, structured):
 
 
 def check_manual(text):
-    for name in ("search_tool_docs", "save_memory", "mcp_time", "gather"):
+    for name in ("search_tool_docs", "save_memory", "call_tool", "gather"):
         assert name in text, f"the manual does not tell of {name}"

@@ -46,7 +46,7 @@ assert.equal(failed.structuredContent.status, "error");
 const { resources } = await client.listResources();
 assert.deepEqual(resources.map((resource) => resource.uri), [CAPABILITIES]);
 const manual = await client.readResource({ uri: CAPABILITIES });
-for (const word of ["search_tool_docs", "save_memory", "mcp_time", "gather"]) {
+for (const word of ["search_tool_docs", "save_memory", "call_tool", "gather"]) {
   assert.ok(manual.contents[0].text.includes(word), `the manual does not tell of ${word}`);
 }
 await client.close();

@@ -346,13 +346,7 @@ async fn what_cannot_be_started_says_why() {
     let bench = Bench::new();
     let mut needy = bench.entry("needy", json!({}));
     needy.needs = vec!["GITHUB_TOKEN".to_owned()];
-    let mut remote = entry("remote", "", &[]);
-    remote.transport = EntryTransport::Http {
-        url: "https://example.com/mcp".to_owned(),
-        headers: std::collections::BTreeMap::new(),
-        sse: false,
-    };
-    bench.catalog.set_entries(vec![needy, remote]).await;
+    bench.catalog.set_entries(vec![needy]).await;
     let error = bench
         .catalog
         .call("needy", "echo", Map::new(), None)
@@ -378,12 +372,6 @@ async fn what_cannot_be_started_says_why() {
         .await
         .unwrap_err();
     assert_eq!(again.message(), error.message());
-    let error = bench
-        .catalog
-        .call("remote", "echo", Map::new(), None)
-        .await
-        .unwrap_err();
-    insta::assert_snapshot!(error, @"server `remote` cannot be reached: remote servers are not supported yet");
 }
 
 #[tokio::test]

@@ -7,4 +7,7 @@
 )]
 
 mod catalog;
+mod http;
+#[cfg(unix)]
+mod listener;
 mod upstream;

@@ -16,7 +16,6 @@ const FOLDER: &str = "STORE_TEST_FOLDER";
 
 /// What a helper process does; without the variable it is an ordinary empty run.
 #[test]
-#[ignore = "the helper process of the other tests"]
 fn helper() {
     let (Ok(task), Some(folder)) = (std::env::var(TASK), std::env::var_os(FOLDER)) else {
         return;
@@ -90,7 +89,6 @@ fn helper_command(task: &str, folder: &Path) -> Command {
         .args([
             "--exact",
             "store_memory_processes::helper",
-            "--ignored",
             "--nocapture",
             "--test-threads=1",
         ])

@@ -29,8 +29,17 @@ impl Bench {
     }
 
     pub(crate) fn with(limits: UpstreamLimits) -> Self {
+        Self::made(limits, &[])
+    }
+
+    /// With more in the login environment.
+    pub(crate) fn with_env(env: &[(&str, String)]) -> Self {
+        Self::made(UpstreamLimits::default(), env)
+    }
+
+    fn made(limits: UpstreamLimits, env: &[(&str, String)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let (catalog, events) = Self::catalog(&dir, limits);
+        let (catalog, events) = Self::catalog(&dir, limits, env);
         Self {
             dir,
             catalog,
@@ -51,13 +60,18 @@ impl Bench {
     fn catalog(
         dir: &TempDir,
         limits: UpstreamLimits,
+        env: &[(&str, String)],
     ) -> (Arc<Catalog>, broadcast::Receiver<CatalogEvent>) {
         let (events, receiver) = broadcast::channel(256);
-        let login_env = BTreeMap::from([
+        let mut login_env = BTreeMap::from([
             ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
             ("HOME".to_owned(), "/home/someone".to_owned()),
             ("LANG".to_owned(), "C.UTF-8".to_owned()),
         ]);
+        login_env.extend(
+            env.iter()
+                .map(|(name, value)| ((*name).to_owned(), value.clone())),
+        );
         let cache_dir = Some(dir.path().join("cache"));
         (
             Catalog::new(CatalogConfig {
@@ -73,7 +87,7 @@ impl Bench {
     /// The same folder after a restart of the bridge.
     pub(crate) async fn again(self, entries: Vec<Entry>) -> Self {
         self.catalog.shut_down().await;
-        let (catalog, events) = Self::catalog(&self.dir, UpstreamLimits::default());
+        let (catalog, events) = Self::catalog(&self.dir, UpstreamLimits::default(), &[]);
         catalog.set_entries(entries).await;
         Self {
             dir: self.dir,
@@ -127,7 +141,7 @@ impl Bench {
         self.call_within(tool, arguments, None).await
     }
 
-    async fn call_within(
+    pub(crate) async fn call_within(
         &self,
         tool: &str,
         arguments: Value,
@@ -249,7 +263,12 @@ async fn the_environment_is_the_login_one_changed_as_the_entry_says() {
     let told = bench.structured("environment", json!({})).await;
     assert_eq!(
         told["env"],
-        json!({"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": "/home/someone", "TOKEN": "s3cret"})
+        json!({
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "HOME": "/home/someone",
+            "TOKEN": "s3cret",
+            "RUNBRIDGE_NESTED": "1",
+        })
     );
     assert_eq!(told["argv"], json!(["two words", "$HOME", "ünï"]));
     assert_eq!(

@@ -193,6 +193,13 @@ class LatePrints(GuestCase):
         self.assertIn("Task exception was never retrieved", run.stderr)
         self.assertIn("ValueError: unseen", run.stderr)
 
+    def test_standard_descriptors_come_back_with_the_next_run(self):
+        self.run_ok("import os\nfor fd in (0, 1, 2):\n    os.close(fd)")
+        run = self.run_ok("import os\nos.write(1, b'raw\\n')\nprint('printed')\nos.read(0, 1)")
+        self.assertEqual((run.stdout, run.result), ("raw\nprinted\n", "b''"))
+        self.run_ok("other = os.open('/dev/null', os.O_WRONLY)\nos.dup2(other, 1)")
+        self.assertEqual(self.run_ok("os.write(1, b'back')").stdout, "back")
+
 
 if __name__ == "__main__":
     unittest.main()

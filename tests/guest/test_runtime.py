@@ -62,6 +62,8 @@ def tool_call(params):
         return results[tool]
     if tool == "echo":
         return text(json.dumps({"server": params["server"], "arguments": arguments}))
+    if tool == "get_prompt" and arguments == {"name": "mine"}:
+        return text("the tool's")
     if tool == "type_error":
         raise CallFailed("type", "echo() is missing `text`")
     raise CallFailed(
@@ -102,6 +104,13 @@ DOC = {
 }
 
 
+CONTENTS = {
+    "a:text": [{"uri": "a:text", "text": "words"}],
+    "a:blob": [{"uri": "a:blob", "blob": "AAE="}],
+    "a:two": [{"uri": "a:1", "text": "one"}, {"uri": "a:2", "text": "two"}],
+}
+
+
 class Api(GuestCase):
     servers = ["my-server"]
     handlers = {
@@ -119,6 +128,11 @@ class Api(GuestCase):
         ),
         "server": lambda p: {"name": p["name"], "alias": "my_server", "cwd": None, "tools": []},
         "tools": lambda p: [DOC],
+        "resources/list": lambda p: [{"uri": "a:1", "of": p["server"]}],
+        "resources/templates/list": lambda p: [{"uriTemplate": "a:{n}"}],
+        "resources/read": lambda p: {"contents": CONTENTS[p["uri"]]},
+        "prompts/list": lambda p: [{"name": "hello"}],
+        "prompts/get": lambda p: {"messages": [], "asked": p},
         "docs": lambda p: [dict(DOC, asked=p)],
         "search": lambda p: [dict(DOC, asked=p)],
         "capabilities": lambda p: "# The manual",
@@ -230,6 +244,35 @@ class Proxies(Api):
 
     def test_list_tools_of_a_proxy_lists_its_tools(self):
         self.assertEqual(self.value("(await mcp_my_server.list_tools())[0].name"), "get-it")
+
+    def test_resources_and_prompts_are_reached_by_proxies_and_by_name(self):
+        for call in ("mcp_my_server.resources()", "runtime.list_resources('my-server')"):
+            self.assertEqual(self.value("(await %s)[0].of" % call), "my-server")
+        for call in (
+            "mcp_my_server.resource_templates()",
+            "runtime.list_resource_templates('my-server')",
+        ):
+            self.assertEqual(self.value("(await %s)[0].uriTemplate" % call), "a:{n}")
+        for call in ("mcp_my_server.read_resource(%r)", "runtime.read_resource('my-server', %r)"):
+            self.assertEqual(self.value("await " + call % "a:text"), "words")
+            self.assertEqual(self.value("await " + call % "a:blob"), b"\0\1")
+            self.assertEqual(self.value("(await %s)[1].text" % (call % "a:two")), "two")
+        self.assertEqual(self.value("(await mcp_my_server.prompts())[0].name"), "hello")
+        self.assertEqual(self.value("(await runtime.list_prompts('my-server'))[0].name"), "hello")
+        for call in (
+            "mcp_my_server.get_prompt('hello', {'a': '1'})",
+            "mcp_my_server.get_prompt(name='hello', arguments={'a': '1'})",
+            "runtime.get_prompt('my-server', 'hello', {'a': '1'})",
+        ):
+            asked = self.value("dict((await %s).asked)" % call)
+            self.assertEqual(
+                asked, {"server": "my-server", "name": "hello", "arguments": {"a": "1"}}
+            )
+
+    def test_a_tool_goes_before_what_has_its_name(self):
+        error = self.error("await mcp_my_server.read_resource(path='x')")
+        self.assertIn("no tool 'read_resource'", error["message"])
+        self.assertEqual(self.value("await mcp_my_server.get_prompt('mine')"), "the tool's")
 
     def test_what_json_cannot_hold_is_named(self):
         error = self.error("await mcp_my_server.echo(a={'b': [1, {2}]})")

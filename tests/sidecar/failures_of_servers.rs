@@ -90,7 +90,11 @@ fn a_crash_under_many_calls_ends_each_of_them() {
     let bridge = good_and_bad(|home| home.stub(&[]));
     let printed = bridge.prints(
         "
-results = await runtime.gather(*[mcp_bad.never() for _ in range(5)], mcp_bad.crash(), mcp_good.echo(text='other'))
+import asyncio
+waiting = [asyncio.create_task(mcp_bad.never()) for _ in range(5)]
+while (await mcp_bad.counts())['now'] < 6:
+    await asyncio.sleep(0.01)
+results = await runtime.gather(*waiting, mcp_bad.crash(), mcp_good.echo(text='other'))
 print([type(result).__name__ for result in results])
 ",
     );

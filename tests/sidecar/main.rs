@@ -7,6 +7,7 @@
     reason = "a test ends where its set-up fails, and each owns its engine"
 )]
 
+mod clients;
 mod face;
 mod failures_of_clients;
 mod failures_of_code;
@@ -16,6 +17,8 @@ mod limits;
 mod memory;
 mod python;
 mod real_servers;
+#[cfg(unix)]
+mod relay;
 mod reply;
 mod revisions;
 mod sandbox;

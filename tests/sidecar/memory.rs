@@ -19,15 +19,13 @@ fn values_outlive_the_bridge_with_their_metadata_and_version() {
         "
 import json
 info = get_memory_info('plan')
-print(json.dumps({'value': load_memory('plan'), 'info': info, 'exists': memory_exists('plan'),
+same = load_memory('plan') == {'steps': [1, 2.5, None, True, 2**70], 'more': 'x'}
+print(json.dumps({'same': same, 'info': info, 'exists': memory_exists('plan'),
     'absent': [load_memory('no'), load_memory('no', default=7), memory_exists('no'), get_memory_info('no')],
     'keys': [item['key'] for item in list_memories()],
     'deleted': [delete_memory('plan'), delete_memory('plan')]}))",
     );
-    assert_eq!(
-        told["value"].to_string(),
-        r#"{"steps":[1,2.5,null,true,1180591620717411303424],"more":"x"}"#
-    );
+    assert_eq!(told["same"], true, "{told}");
     assert_eq!(
         (&told["info"]["metadata"], &told["info"]["version"]),
         (&json!({ "tags": ["work"] }), &json!(2))
@@ -79,8 +77,8 @@ fn records_of_the_earlier_bridge_are_taken_over() {
     home.write("MCPs/user_tools/memory/old.json", &record.to_string());
     let bridge = on(engine()).start(home);
     assert_eq!(
-        bridge.prints("print(load_memory('old'), get_memory_info('old')['metadata'])"),
-        "[1, 2] {'from': 'before'}\n"
+        bridge.prints("print(load_memory('old') == [1, 2], get_memory_info('old')['metadata'] == {'from': 'before'})"),
+        "True True\n"
     );
     bridge.close();
 }

@@ -289,7 +289,7 @@ print(await attempt(mcp_stub.open_schema(repo_name='x', whatever=1)))
         "{printed}"
     );
     assert!(
-        lines[1].starts_with("TypeError: ") && lines[1].contains("integer"),
+        lines[1].starts_with("TypeError: ") && lines[1].contains("int"),
         "{printed}"
     );
     assert!(
@@ -360,11 +360,12 @@ fn a_failed_call_raises_an_error_with_all_its_facts() {
     let bridge = with_stub(engine());
     let printed = bridge.prints(
         "
+import json
 for make in (lambda: mcp_stub.fail(), lambda: mcp_stub.rpc_error(), lambda: mcp_stub.ehco(text='x')):
     try:
         await make()
     except runtime.MCPError as error:
-        print(isinstance(error, RuntimeError), error.server, error.tool, error.code, error.data, '|', error)
+        print(isinstance(error, RuntimeError), error.server, error.tool, error.code, json.dumps(error.data), '|', error)
 ",
     );
     let lines: Vec<&str> = printed.lines().collect();
@@ -373,7 +374,7 @@ for make in (lambda: mcp_stub.fail(), lambda: mcp_stub.rpc_error(), lambda: mcp_
         "{printed}"
     );
     assert!(
-        lines[1].starts_with("True stub rpc_error -32001 {'why': 'asked'} |"),
+        lines[1].starts_with("True stub rpc_error -32001 {\"why\": \"asked\"} |"),
         "{printed}"
     );
     assert!(lines[1].contains("deliberate rpc error"), "{printed}");

@@ -64,15 +64,16 @@ fn fields_with_nothing_in_them_are_left_out() {
 fn the_fields_tell_of_calls_servers_and_the_timeout() {
     let bridge = crate::with_stub(engine());
     let code = "for text in 'ab':\n    print(await mcp_stub.echo(text=text))";
-    let reply = bridge.run_with(json!({ "code": code, "timeout": 17 }));
+    let reply = bridge.run(code);
     assert_eq!(reply.stdout(), "a\nb\n");
     assert_eq!(reply.field("servers"), &json!(["stub"]));
-    assert_eq!(reply.field("timeoutSeconds"), 17);
     let calls = reply.field("calls");
     assert!(
         calls == &json!(2) || calls.as_array().is_some_and(|calls| calls.len() == 2),
         "{calls}"
     );
+    let late = bridge.ends("import time\ntime.sleep(60)", 1, "timeout");
+    assert_eq!(late.field("timeoutSeconds"), 1);
     bridge.close();
 }
 
@@ -201,7 +202,6 @@ fn the_cap_holds_whatever_path_the_bytes_take() {
         "import sys\nprint('o' * 15_000)\nsys.stderr.write('e' * 15_000)\n'r' * 15_000",
         "import sys\nsys.exit('m' * 100_000)",
         "print('\\u4f60' * 100_000)",
-        "def f(n):\n    return f(n - 1) if n else 1 / 0\nf(900)",
     ] {
         let reply = bridge.run(code);
         assert_within_cap(&reply);

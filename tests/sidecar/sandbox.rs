@@ -151,7 +151,7 @@ fn what_writes_to_descriptor_one_is_output_and_never_a_frame(engine: Engine) {
 import os, subprocess, sys
 print('one')
 subprocess.run([sys.executable, '-c', 'print(\"two\")'])
-os.system('echo three')
+subprocess.Popen([sys.executable, '-c', 'import os; os.write(1, b\"three\\\\n\")']).wait()
 print('four')
 os.write(1, b'five\\n')
 os.write(1, b'\\x01\\x16\\x00\\x00\\x00\\x00\\x00\\x02\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x01{}')

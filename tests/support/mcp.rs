@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io::{BufReader, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -86,6 +86,8 @@ struct Shared {
     notifications: Mutex<Vec<Value>>,
     impure: Mutex<Vec<String>>,
     bytes: AtomicUsize,
+    /// stdout has ended: nobody will answer any more.
+    closed: AtomicBool,
 }
 
 /// A started server and the connection to it. Dropping it kills the process.
@@ -216,7 +218,11 @@ impl McpClient {
     /// Wait for the answer to a request that is about to be written by hand.
     pub fn expect(&self, id: u64) -> Pending {
         let (sender, answer) = channel();
-        self.shared.waiting.lock().unwrap().insert(id, sender);
+        let mut waiting = self.shared.waiting.lock().unwrap();
+        if !self.shared.closed.load(Ordering::SeqCst) {
+            waiting.insert(id, sender);
+        }
+        drop(waiting);
         Pending {
             id,
             answer,
@@ -373,7 +379,9 @@ fn read(mut stdout: impl std::io::BufRead, shared: &Shared, stdin: &Mutex<Option
                 .push(String::from_utf8_lossy(&line).chars().take(300).collect()),
         }
     }
-    shared.waiting.lock().unwrap().clear();
+    let mut waiting = shared.waiting.lock().unwrap();
+    shared.closed.store(true, Ordering::SeqCst);
+    waiting.clear();
 }
 
 /// The line as a JSON-RPC message, if it is one and ends as a line should.
@@ -381,8 +389,12 @@ fn message(line: &[u8]) -> Option<Map<String, Value>> {
     let Ok(Value::Object(message)) = serde_json::from_slice(line.strip_suffix(b"\n")?) else {
         return None;
     };
-    let is_answer = message.contains_key("id")
-        && (message.contains_key("result") ^ message.contains_key("error"));
+    // An error about a message that could not be read may lack the id of what it answers.
+    let is_answer = if message.contains_key("result") {
+        message.contains_key("id") && !message.contains_key("error")
+    } else {
+        message.contains_key("error")
+    };
     let is_question = message.get("method").is_some_and(Value::is_string);
     (message.get("jsonrpc") == Some(&json!("2.0")) && (is_answer || is_question)).then_some(message)
 }
@@ -393,7 +405,7 @@ fn take(
     shared: &Shared,
     stdin: &Mutex<Option<ChildStdin>>,
 ) {
-    let unreadable = message.get("id") == Some(&Value::Null);
+    let unreadable = message.get("id").is_none_or(Value::is_null);
     let method = message.get("method").cloned();
     match (method, message.get("id").cloned()) {
         (None, id) if !unreadable => {

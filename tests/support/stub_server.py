@@ -139,19 +139,18 @@ def answer_call(message):
         counts["calls"] += 1
         counts["now"] += 1
         counts["peak"] = max(counts["peak"], counts["now"])
-    try:
-        if params.get("name") == "rpc_error":
-            error = {"code": -32001, "message": "deliberate rpc error", "data": {"why": "asked"}}
-            send({"jsonrpc": "2.0", "id": identity, "error": error})
-            return
+    reply = {"jsonrpc": "2.0", "id": identity}
+    if params.get("name") == "rpc_error":
+        reply["error"] = {"code": -32001, "message": "deliberate rpc error", "data": {"why": "asked"}}
+    else:
         try:
-            result = call(params.get("name"), params.get("arguments") or {})
+            reply["result"] = call(params.get("name"), params.get("arguments") or {})
         except Exception as problem:
-            result = text("%s: %s" % (type(problem).__name__, problem), isError=True)
-        send({"jsonrpc": "2.0", "id": identity, "result": result})
-    finally:
-        with count_lock:
-            counts["now"] -= 1
+            reply["result"] = text("%s: %s" % (type(problem).__name__, problem), isError=True)
+    # Before the reply: a client that has it may ask for the counts at once.
+    with count_lock:
+        counts["now"] -= 1
+    send(reply)
 
 
 def answer(message):

@@ -98,6 +98,65 @@ async fn main() {
         "ms",
     );
     session.end().await;
+    #[cfg(target_os = "linux")]
+    many(200).await;
+}
+
+/// Start many sessions, leave them idle, and see what one costs.
+#[cfg(target_os = "linux")]
+async fn many(count: usize) {
+    let mut sessions = Vec::new();
+    let started = Instant::now();
+    for _ in 0..count {
+        let mut session = Session::start().await;
+        session.run("x = 1").await;
+        sessions.push(session);
+    }
+    let each = started.elapsed().as_secs_f64() * 1e3 / count as f64;
+    tell(
+        &format!("each of {count} sessions, started one by one"),
+        each,
+        "ms",
+    );
+    let me = std::process::id().to_string();
+    let mut private = Vec::new();
+    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
+        let read = |name: &str| std::fs::read_to_string(entry.path().join(name));
+        let (Ok(status), Ok(memory)) = (read("status"), read("smaps_rollup")) else {
+            continue;
+        };
+        if status
+            .lines()
+            .any(|line| line.strip_prefix("PPid:\t") == Some(&me))
+        {
+            let line = memory
+                .lines()
+                .find_map(|line| line.strip_prefix("Private_Dirty:"));
+            let kilobytes =
+                line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+            private.extend(kilobytes);
+        }
+    }
+    tell(
+        "private memory of an idle session",
+        median(private) / 1024.0,
+        "MiB",
+    );
+    let mut last = sessions.pop().unwrap();
+    let busy = sessions.pop().unwrap();
+    let busy = tokio::spawn(async move {
+        let mut busy = busy;
+        busy.run_for("while True: pass", 3_000).await;
+    });
+    tell(
+        "warm print(1) beside a busy session",
+        runs(&mut last, "print(1)", 101).await * 1e3,
+        "us",
+    );
+    busy.await.unwrap();
+    for session in sessions {
+        session.end().await;
+    }
 }
 
 async fn runs(session: &mut Session, code: &str, count: usize) -> f64 {

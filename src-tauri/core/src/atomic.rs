@@ -185,7 +185,7 @@ fn folder_of(path: &Path) -> io::Result<&Path> {
 }
 
 #[cfg(unix)]
-fn flush_folder(folder: &Path) -> io::Result<()> {
+pub(crate) fn flush_folder(folder: &Path) -> io::Result<()> {
     match File::open(folder)?.sync_all() {
         // Some network file systems cannot flush a folder and flush it with the rename anyway.
         Err(error)
@@ -202,7 +202,7 @@ fn flush_folder(folder: &Path) -> io::Result<()> {
 
 #[cfg(not(unix))]
 #[allow(clippy::unnecessary_wraps, reason = "the same signature as on Unix")]
-fn flush_folder(_folder: &Path) -> io::Result<()> {
+pub(crate) fn flush_folder(_folder: &Path) -> io::Result<()> {
     // Windows has no way to flush a folder; NTFS journals the rename.
     Ok(())
 }

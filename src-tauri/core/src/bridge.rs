@@ -12,15 +12,16 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::activity::{Activity, Retention};
 use crate::catalog::{Catalog, CatalogConfig, CatalogEvent};
-use crate::clients::entry::{Entry, EntryTransport};
+use crate::clients::connect::Running;
+use crate::clients::guardian::Guardian;
 use crate::clients::{self, Discovery, Search};
 use crate::interpreters::{ConnectionId, Interpreters};
 use crate::launch_env::LoginEnvironment;
 use crate::manual::{self, ManualLimits};
 use crate::memory::{Memory, MemoryError, MemoryLimits};
 use crate::output::{ConnectionOutputs, OutputLimits, Outputs};
-use crate::paths::{Environment, Paths, PathsError};
-use crate::redact::{Redactor, secrets_of};
+use crate::paths::{Environment, NESTED, Paths, PathsError};
+use crate::redact::{Redactor, entry_secrets};
 use crate::sandboxes::Sandboxes;
 use crate::saved_tools::{SavedTools, SavedToolsError};
 use crate::settings::{Settings, SettingsProblem};
@@ -45,7 +46,7 @@ pub struct Bridge {
     paths: Paths,
     environment: Environment,
     settings: RwLock<Arc<Settings>>,
-    settings_problems: Vec<SettingsProblem>,
+    settings_problems: RwLock<Arc<[SettingsProblem]>>,
     discovery: watch::Sender<Option<Arc<Discovery>>>,
     redactor: RwLock<Arc<Redactor>>,
     catalog: Arc<Catalog>,
@@ -55,6 +56,7 @@ pub struct Bridge {
     activity: Activity,
     memory: OnceLock<Arc<Memory>>,
     saved_tools: OnceLock<Arc<SavedTools>>,
+    guardian: Arc<Mutex<Guardian>>,
     runs: TaskTracker,
     tasks: Mutex<Vec<AbortOnDropHandle<()>>>,
 }
@@ -64,6 +66,7 @@ pub struct Connection {
     id: ConnectionId,
     outputs: ConnectionOutputs,
     closed: CancellationToken,
+    resumed: bool,
 }
 
 impl Connection {
@@ -75,6 +78,11 @@ impl Connection {
     /// What its runs print.
     pub(crate) fn outputs(&self) -> &ConnectionOutputs {
         &self.outputs
+    }
+
+    /// Its client ran code in another bridge before, whose variables are gone.
+    pub fn is_resumed(&self) -> bool {
+        self.resumed
     }
 
     /// Cancelled when the client has gone.
@@ -142,12 +150,13 @@ impl Bridge {
             interpreters: Arc::default(),
             memory: OnceLock::new(),
             saved_tools: OnceLock::new(),
+            guardian: Arc::default(),
             runs: TaskTracker::new(),
             tasks: Mutex::default(),
             paths,
             environment,
             settings: RwLock::new(Arc::new(settings)),
-            settings_problems,
+            settings_problems: RwLock::new(settings_problems.into()),
         });
         bridge.start(role, login_env);
         Ok(bridge)
@@ -173,6 +182,7 @@ impl Bridge {
                 let environment = bridge.environment.clone().filled_from(&login_env);
                 let watched = bridge.discover(environment.clone()).await;
                 if role == Role::Serve {
+                    bridge.guard(environment.clone()).await;
                     drop(bridge);
                     Self::watch(watching, environment, watched).await;
                 }
@@ -181,21 +191,36 @@ impl Bridge {
         lock(&self.tasks).extend(tasks);
     }
 
-    /// Look at all config files and hand the servers found to the catalog. Returns what to watch.
+    /// Look at the settings and at all config files, and hand the servers found to the catalog.
+    /// Returns what to watch.
     async fn discover(self: &Arc<Self>, environment: Environment) -> Vec<PathBuf> {
-        let (paths, settings) = (self.paths.clone(), self.settings());
-        let found = {
-            let settings = Arc::clone(&settings);
-            let look = move || clients::discover(&Search::new(&paths, &environment, &settings));
-            tokio::task::spawn_blocking(look).await
+        let paths = self.paths.clone();
+        let look = move || {
+            let (settings, problems) = Settings::load(&paths, &environment);
+            let discovery = clients::discover(&Search::new(&paths, &environment, &settings));
+            (settings, problems, discovery)
         };
-        let discovery = match found {
-            Ok(discovery) => Arc::new(discovery),
+        let (settings, problems, mut discovery) = match tokio::task::spawn_blocking(look).await {
+            Ok(found) => found,
             Err(error) => {
                 tracing::error!(%error, "the search for servers broke off");
                 return Vec::new();
             }
         };
+        *self
+            .settings
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        *self
+            .settings_problems
+            .write()
+            .unwrap_or_else(PoisonError::into_inner) = problems.into();
+        if self.is_nested() {
+            tracing::warn!("another Runbridge started this one as a server: no servers here");
+            discovery.entries.clear();
+        }
+        discovery.watched.push(self.paths.settings());
+        let discovery = Arc::new(discovery);
         for problem in &discovery.problems {
             tracing::warn!("{problem}");
         }
@@ -218,6 +243,33 @@ impl Bridge {
         watched
     }
 
+    /// Whether another bridge took this one for a server. Its servers would be ours once more, and
+    /// one of them would start the next bridge.
+    fn is_nested(&self) -> bool {
+        self.environment.filled(NESTED).is_some() && !self.settings().allow_self_server
+    }
+
+    /// Look whether clients have lost us, and put back what the user wants kept.
+    async fn guard(&self, environment: Environment) {
+        if self.is_nested() {
+            return;
+        }
+        let (paths, settings) = (self.paths.clone(), self.settings());
+        let guardian = Arc::clone(&self.guardian);
+        let look = move || {
+            let search = Search::new(&paths, &environment, &settings);
+            lock(&guardian).look(&search, Running::now().as_ref())
+        };
+        match tokio::task::spawn_blocking(look).await {
+            Ok(findings) => {
+                for finding in findings {
+                    tracing::warn!("{finding}");
+                }
+            }
+            Err(error) => tracing::error!(%error, "the look at the clients broke off"),
+        }
+    }
+
     /// Follow changes of the config files for as long as the bridge lives.
     async fn watch(bridge: std::sync::Weak<Self>, environment: Environment, watched: Vec<PathBuf>) {
         let (watcher, mut changed) = Watcher::start(watched);
@@ -226,15 +278,27 @@ impl Bridge {
                 return;
             };
             watcher.update(bridge.discover(environment.clone()).await);
+            bridge.guard(environment.clone()).await;
         }
     }
 
     /// Attach a client.
     pub fn connect(&self) -> Arc<Connection> {
+        self.attach(false)
+    }
+
+    /// Attach a client that ran code in a bridge which is gone. Each of its sessions is told once
+    /// that earlier variables are gone too.
+    pub fn connect_resumed(&self) -> Arc<Connection> {
+        self.attach(true)
+    }
+
+    fn attach(&self, resumed: bool) -> Arc<Connection> {
         Arc::new(Connection {
             id: ConnectionId::next(),
             outputs: self.outputs.connection(),
             closed: CancellationToken::new(),
+            resumed,
         })
     }
 
@@ -283,8 +347,13 @@ impl Bridge {
     }
 
     /// Settings that could not be used.
-    pub fn settings_problems(&self) -> &[SettingsProblem] {
-        &self.settings_problems
+    pub fn settings_problems(&self) -> Arc<[SettingsProblem]> {
+        Arc::clone(
+            &self
+                .settings_problems
+                .read()
+                .unwrap_or_else(PoisonError::into_inner),
+        )
     }
 
     /// Where this bridge keeps its files.
@@ -383,23 +452,6 @@ impl Bridge {
     }
 }
 
-fn entry_secrets(entry: &Entry) -> Vec<crate::secrets::Secret> {
-    match &entry.transport {
-        EntryTransport::Stdio { env, .. } => {
-            let set = env
-                .iter()
-                .filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)));
-            secrets_of(set, [])
-        }
-        EntryTransport::Http { headers, .. } => secrets_of(
-            [],
-            headers
-                .iter()
-                .map(|(name, value)| (name.as_str(), value.as_str())),
-        ),
-    }
-}
-
 /// The login environment, asked for once and in the background.
 fn login_env(environment: &Environment) -> LoginEnv {
     let asked = LoginEnvironment::new(environment.clone());
@@ -411,8 +463,10 @@ fn owner_id() -> String {
     let mut random = [0_u8; 6];
     // The process id alone still tells owners on one machine apart.
     let _ = getrandom::fill(&mut random);
-    let random: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{}-{random}", std::process::id())
+    let random = random
+        .iter()
+        .fold(0_u64, |number, byte| number << 8 | u64::from(*byte));
+    format!("{}-{random:012x}", std::process::id())
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -17,13 +17,14 @@ use tokio::sync::Semaphore;
 
 use crate::activity::Call;
 use crate::bridge::{Bridge, Connection};
-use crate::catalog::{ServerName, ServerStatus};
+use crate::catalog::{Offer, ServerName, ServerStatus};
 use crate::docs::{self, Detail};
 use crate::memory::{MemoryError, UpdateResult};
 use crate::output::{OutputError, run_of_name};
+use crate::run::Report;
 use crate::saved_tools::{NewTool, SavedToolsError};
 use crate::timestamp::now_ms;
-use crate::upstream::{UpstreamError, UpstreamState};
+use crate::upstream::{Progress, UpstreamError, UpstreamState};
 
 /// Results of a search that one call may ask for.
 const SEARCH_RESULTS_MAX: usize = 100;
@@ -41,6 +42,8 @@ pub(crate) struct RunCalls {
     tool_calls_max: u64,
     at_once: Semaphore,
     called: Mutex<BTreeSet<String>>,
+    /// Hears how far tool calls have got.
+    report: Option<Report>,
     notes: Mutex<BTreeSet<String>>,
 }
 
@@ -51,6 +54,18 @@ const NOTES_MAX: usize = 10;
 struct ToolCall {
     server: String,
     tool: String,
+    #[serde(default)]
+    arguments: Map<String, Value>,
+}
+
+/// What resources and prompts are asked with; each request takes what it needs.
+#[derive(Deserialize)]
+struct Asked {
+    server: String,
+    #[serde(default)]
+    uri: String,
+    #[serde(default)]
+    name: String,
     #[serde(default)]
     arguments: Map<String, Value>,
 }
@@ -136,6 +151,7 @@ impl RunCalls {
         run_id: String,
         writer: String,
         servers: Option<Vec<String>>,
+        report: Option<Report>,
     ) -> Self {
         let settings = bridge.settings();
         Self {
@@ -148,6 +164,7 @@ impl RunCalls {
             tool_calls_max: settings.limits.calls_max,
             at_once: Semaphore::new(settings.limits.calls_at_once_max as usize),
             called: Mutex::default(),
+            report,
             notes: Mutex::default(),
         }
     }
@@ -182,9 +199,14 @@ impl RunCalls {
     ) -> Result<Box<RawValue>, CallError> {
         match method {
             "tool.call" => self.call_tool(read(params)?).await,
+            "resources/list"
+            | "resources/templates/list"
+            | "resources/read"
+            | "prompts/list"
+            | "prompts/get" => self.ask_server(method, read(params)?).await,
             "tool.resolve" => self.resolve_tool(read(params)?).await,
             "servers" => raw(&self.servers()),
-            "server" => self.server(read(params)?),
+            "server" => self.server(&read(params)?),
             "tools" => self.tools(read(params)?).await,
             "docs" => self.docs(read(params)?).await,
             "search" => self.search(read(params)?).await,
@@ -200,20 +222,70 @@ impl RunCalls {
         }
     }
 
-    async fn call_tool(&self, call: ToolCall) -> Result<Box<RawValue>, CallError> {
-        let server = self.allowed(&call.server)?;
+    /// The server, if this run may still call it.
+    fn begin_call(&self, server: &str) -> Result<ServerName, CallError> {
+        let server = self.allowed(server)?;
         if self.tool_calls.fetch_add(1, Ordering::Relaxed) >= self.tool_calls_max {
             let max = self.tool_calls_max;
             let mut error = CallError::new(
                 "mcp",
                 format!("this run has made its {max} tool calls, the most that one run may make"),
             );
-            error.code = Some("calls_exhausted".into());
+            error.code = Some(Box::new("calls_exhausted".into()));
             return Err(error);
         }
         if let Ok(mut called) = self.called.lock() {
             called.insert(server.name.clone());
         }
+        Ok(server)
+    }
+
+    /// Resources and prompts of a server: what is asked with the protocol's own name for it.
+    async fn ask_server(&self, method: &str, asked: Asked) -> Result<Box<RawValue>, CallError> {
+        let server = self.begin_call(&asked.server)?;
+        // Closed never: the semaphore lives as long as this handler.
+        let _turn = self.at_once.acquire().await;
+        let redactor = self.bridge.redactor();
+        let told = json!({ "uri": asked.uri, "name": asked.name, "arguments": asked.arguments });
+        let mut record = Call {
+            server: server.name.clone(),
+            tool: method.to_owned(),
+            arguments: redactor.text(&told.to_string()).into_owned(),
+            started_at: now_ms(),
+            ..Call::default()
+        };
+        let began = Instant::now();
+        let catalog = self.bridge.catalog();
+        let offer = match method {
+            "resources/list" => Some(Offer::Resources),
+            "resources/templates/list" => Some(Offer::ResourceTemplates),
+            "prompts/list" => Some(Offer::Prompts),
+            _ => None,
+        };
+        let answer = match (offer, method) {
+            (Some(offer), _) => {
+                let items = catalog.offers(&server.name, offer).await;
+                items.map(|items| to_raw_value(&items).unwrap_or_default())
+            }
+            (None, "resources/read") => catalog.read_resource(&server.name, &asked.uri).await,
+            (None, _) => {
+                catalog
+                    .prompt(&server.name, &asked.name, asked.arguments)
+                    .await
+            }
+        };
+        record.duration_ms = began.elapsed().as_millis() as u64;
+        match &answer {
+            Ok(answer) => record.result_bytes = answer.get().len() as u64,
+            Err(error) => record.error_code = Some(error_code(error)),
+        }
+        self.bridge.activity().call_ended(&self.run_id, record);
+        let answer = answer.map_err(|error| self.failed(&error, &server.name, None))?;
+        raw(&redactor.json_text(&answer))
+    }
+
+    async fn call_tool(&self, call: ToolCall) -> Result<Box<RawValue>, CallError> {
+        let server = self.begin_call(&call.server)?;
         // Closed never: the semaphore lives as long as this handler.
         let _turn = self.at_once.acquire().await;
         let redactor = self.bridge.redactor();
@@ -228,11 +300,16 @@ impl RunCalls {
         let Value::Object(arguments) = arguments else {
             return Err(value_error("arguments must be a mapping".to_owned()));
         };
+        let progress = self.report.clone().map(|report| -> Progress {
+            let called = format!("{}.{}", server.name, call.tool);
+            let redactor = Arc::clone(&redactor);
+            Arc::new(move |words: &str| report(&format!("{called}: {}", redactor.text(words))))
+        });
         let began = Instant::now();
         let called = self
             .bridge
             .catalog()
-            .call(&server.name, &call.tool, arguments, None)
+            .call_with_progress(&server.name, &call.tool, arguments, None, progress)
             .await;
         record.duration_ms = began.elapsed().as_millis() as u64;
         match &called {
@@ -242,14 +319,11 @@ impl RunCalls {
                 record.error_code = answer.is_error.then(|| "tool_failed".to_owned());
             }
             Err(error) => {
-                record.error_code = Some(match error.code() {
-                    Value::String(code) => code,
-                    code => code.to_string(),
-                });
+                record.error_code = Some(error_code(error));
             }
         }
         self.bridge.activity().call_ended(&self.run_id, record);
-        let answer = called.map_err(|error| self.failed(error, &server.name, Some(&call.tool)))?;
+        let answer = called.map_err(|error| self.failed(&error, &server.name, Some(&call.tool)))?;
         let result = redactor.json_text(&answer.result);
         raw(&ToolResult {
             result: &result,
@@ -260,7 +334,7 @@ impl RunCalls {
     async fn resolve_tool(&self, asked: ToolName) -> Result<Box<RawValue>, CallError> {
         let server = self.allowed(&asked.server)?;
         let tool = self.bridge.catalog().tool(&server.name, &asked.tool).await;
-        let tool = tool.map_err(|error| self.failed(error, &server.name, Some(&asked.tool)))?;
+        let tool = tool.map_err(|error| self.failed(&error, &server.name, Some(&asked.tool)))?;
         raw(&json!({
             "server": server.name,
             "server_alias": server.alias,
@@ -287,7 +361,7 @@ impl RunCalls {
             .collect()
     }
 
-    fn server(&self, asked: Named) -> Result<Box<RawValue>, CallError> {
+    fn server(&self, asked: &Named) -> Result<Box<RawValue>, CallError> {
         let catalog = self.bridge.catalog();
         let found = self.known(&asked.name)?;
         let status = catalog
@@ -328,7 +402,7 @@ impl RunCalls {
             None => catalog.tools(&server.name).await,
         };
         let tools =
-            tools.map_err(|error| self.failed(error, &server.name, asked.tool.as_deref()))?;
+            tools.map_err(|error| self.failed(&error, &server.name, asked.tool.as_deref()))?;
         let docs: Vec<Value> = tools
             .iter()
             .map(|tool| docs::tool(&server, tool, detail))
@@ -378,12 +452,20 @@ impl RunCalls {
             "output" => self.output(&read(params)?),
             "saved_tools.save" => {
                 let new: NewTool = read(params)?;
-                let tools = self.bridge.saved_tools().map_err(saved_tools_error)?;
-                raw(&tools.save(new).map_err(saved_tools_error)?)
+                let tools = self
+                    .bridge
+                    .saved_tools()
+                    .map_err(|error| saved_tools_error(&error))?;
+                raw(&tools.save(new).map_err(|error| saved_tools_error(&error))?)
             }
             "saved_tools.list" => {
-                let tools = self.bridge.saved_tools().map_err(saved_tools_error)?;
-                let list = tools.load_all().map_err(saved_tools_error)?;
+                let tools = self
+                    .bridge
+                    .saved_tools()
+                    .map_err(|error| saved_tools_error(&error))?;
+                let list = tools
+                    .load_all()
+                    .map_err(|error| saved_tools_error(&error))?;
                 for broken in &list.broken {
                     let path = broken.path.display();
                     self.note(format!(
@@ -395,25 +477,33 @@ impl RunCalls {
             }
             "saved_tools.delete" => {
                 let asked: Named = read(params)?;
-                let tools = self.bridge.saved_tools().map_err(saved_tools_error)?;
-                raw(&tools.delete(&asked.name).map_err(saved_tools_error)?)
+                let tools = self
+                    .bridge
+                    .saved_tools()
+                    .map_err(|error| saved_tools_error(&error))?;
+                raw(&tools
+                    .delete(&asked.name)
+                    .map_err(|error| saved_tools_error(&error))?)
             }
             _ => self.remembered(method, params),
         }
     }
 
     fn remembered(&self, method: &str, params: &RawValue) -> Result<Box<RawValue>, CallError> {
-        let memory = self.bridge.memory().map_err(memory_error)?;
+        let memory = self.bridge.memory().map_err(|error| memory_error(&error))?;
         match method {
             "memory.save" => {
                 let asked: MemorySave = read(params)?;
                 let metadata = asked.metadata.as_deref();
                 let saved = memory.save(&asked.key, &asked.value, metadata, &self.writer);
-                raw(&saved.map_err(memory_error)?)
+                raw(&saved.map_err(|error| memory_error(&error))?)
             }
             "memory.load" => {
                 let asked: Key = read(params)?;
-                match memory.load(&asked.key).map_err(memory_error)? {
+                match memory
+                    .load(&asked.key)
+                    .map_err(|error| memory_error(&error))?
+                {
                     Some(record) => raw(&json!({
                         "found": true,
                         "value": record.value,
@@ -425,7 +515,7 @@ impl RunCalls {
             "memory.update" => {
                 let asked: MemoryUpdate = read(params)?;
                 let updated = memory.update(&asked.key, &asked.value, asked.version, &self.writer);
-                match updated.map_err(memory_error)? {
+                match updated.map_err(|error| memory_error(&error))? {
                     UpdateResult::Saved(info) => raw(&json!({"updated": true, "info": info})),
                     UpdateResult::Conflict(version) => {
                         raw(&json!({"updated": false, "version": version}))
@@ -434,14 +524,18 @@ impl RunCalls {
             }
             "memory.delete" => {
                 let asked: Key = read(params)?;
-                raw(&memory.delete(&asked.key).map_err(memory_error)?)
+                raw(&memory
+                    .delete(&asked.key)
+                    .map_err(|error| memory_error(&error))?)
             }
             "memory.info" => {
                 let asked: Key = read(params)?;
-                raw(&memory.info(&asked.key).map_err(memory_error)?)
+                raw(&memory
+                    .info(&asked.key)
+                    .map_err(|error| memory_error(&error))?)
             }
             _ => {
-                let listing = memory.list().map_err(memory_error)?;
+                let listing = memory.list().map_err(|error| memory_error(&error))?;
                 for damaged in &listing.damaged {
                     let path = damaged.path.display();
                     self.note(format!("memory file {path} is damaged: {}", damaged.reason));
@@ -471,7 +565,7 @@ impl RunCalls {
         self.bridge
             .catalog()
             .find(name)
-            .map_err(|error| self.failed(error, name, None))
+            .map_err(|error| self.failed(&error, name, None))
     }
 
     /// A server that this run may call.
@@ -489,7 +583,7 @@ impl RunCalls {
             ),
         );
         error.server = Some(server.name);
-        error.code = Some("server_denied".into());
+        error.code = Some(Box::new("server_denied".into()));
         Err(error)
     }
 
@@ -499,7 +593,7 @@ impl RunCalls {
             .is_none_or(|servers| servers.contains(server))
     }
 
-    fn failed(&self, error: UpstreamError, server: &str, tool: Option<&str>) -> CallError {
+    fn failed(&self, error: &UpstreamError, server: &str, tool: Option<&str>) -> CallError {
         let redactor = self.bridge.redactor();
         let message = redactor.text(&error.message()).into_owned();
         if matches!(error, UpstreamError::Arguments { .. }) {
@@ -514,8 +608,8 @@ impl RunCalls {
             message,
             server: Some(server.to_owned()),
             tool: tool.map(str::to_owned),
-            code: Some(error.code()),
-            data,
+            code: Some(Box::new(error.code())),
+            data: data.map(Box::new),
         }
     }
 
@@ -544,6 +638,13 @@ pub(crate) fn state(server: &ServerStatus) -> &'static str {
     }
 }
 
+fn error_code(error: &UpstreamError) -> String {
+    match error.code() {
+        Value::String(code) => code,
+        code => code.to_string(),
+    }
+}
+
 fn read<T: DeserializeOwned>(params: &RawValue) -> Result<T, CallError> {
     serde_json::from_str(params.get())
         .map_err(|error| value_error(format!("malformed arguments: {error}")))
@@ -558,8 +659,8 @@ fn value_error(message: String) -> CallError {
     CallError::new("value", message)
 }
 
-fn memory_error(error: MemoryError) -> CallError {
-    let kind = match &error {
+fn memory_error(error: &MemoryError) -> CallError {
+    let kind = match error {
         MemoryError::Key { .. }
         | MemoryError::ValueTooLarge { .. }
         | MemoryError::MetadataTooLarge { .. } => "value",
@@ -568,8 +669,8 @@ fn memory_error(error: MemoryError) -> CallError {
     CallError::new(kind, error.to_string())
 }
 
-fn saved_tools_error(error: SavedToolsError) -> CallError {
-    let kind = match &error {
+fn saved_tools_error(error: &SavedToolsError) -> CallError {
+    let kind = match error {
         SavedToolsError::Name { .. } | SavedToolsError::TooLarge { .. } => "value",
         _ => "runtime",
     };

@@ -10,6 +10,7 @@
 mod alias;
 mod arguments;
 mod cache;
+mod offers;
 mod search;
 mod signature;
 
@@ -29,10 +30,12 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::arguments::ArgumentCheck;
 use self::cache::{Cache, Fingerprint};
+pub use self::offers::Offer;
 use self::search::SearchIndex;
 use crate::clients::entry::{Entry, EntryTransport, Source};
 use crate::upstream::{
-    Change, LoginEnv, Tool, ToolList, Upstream, UpstreamError, UpstreamLimits, UpstreamState,
+    Change, LoginEnv, Progress, Tool, ToolList, Upstream, UpstreamError, UpstreamLimits,
+    UpstreamState,
 };
 
 /// Servers that a search starts at the same time.
@@ -225,6 +228,11 @@ impl Catalog {
         })
     }
 
+    /// Hear of changes from now on.
+    pub fn subscribe(&self) -> broadcast::Receiver<CatalogEvent> {
+        self.config.events.subscribe()
+    }
+
     /// Take over these entries. New servers are there at once and started when needed; a changed one
     /// is stopped, and started anew by the next call; a removed one is stopped. Returns when the
     /// processes that had to stop are gone; the entries count before.
@@ -395,6 +403,19 @@ impl Catalog {
         arguments: Map<String, Value>,
         limit: Option<Duration>,
     ) -> Result<CallResult, UpstreamError> {
+        self.call_with_progress(server, tool, arguments, limit, None)
+            .await
+    }
+
+    /// The same; `progress` hears what the server says of how far it has got.
+    pub async fn call_with_progress(
+        &self,
+        server: &str,
+        tool: &str,
+        arguments: Map<String, Value>,
+        limit: Option<Duration>,
+        progress: Option<Progress>,
+    ) -> Result<CallResult, UpstreamError> {
         let server = self.enabled(server)?;
         let upstream = &server.live.upstream;
         let (name, unwrap, arguments) = match upstream.tools().await {
@@ -416,7 +437,7 @@ impl Catalog {
             }
             Err(error) => return Err(error),
         };
-        let result = upstream.call(&name, arguments, limit).await?;
+        let result = upstream.call(&name, arguments, limit, progress).await?;
         CallResult::read(result, unwrap, server.entry.name.clone(), name)
     }
 

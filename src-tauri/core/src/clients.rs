@@ -1,8 +1,9 @@
 //! MCP clients on this machine and the servers that their files name.
 //!
 //! [`discover`] reads every known file and gives one list of servers. Each client is one small file that
-//! says only places, dialect and quirks; see [`client`]. Nothing is started or written here, and a file or
-//! entry that is broken costs only itself.
+//! says only places, dialect and quirks; see [`client`]. Nothing is started or written by it, and a file or
+//! entry that is broken costs only itself. Servers that were moved behind the bridge are read as if they
+//! still stood in their client's file. [`connect`] writes those files.
 //!
 //! The order of [`ORDER`] decides who keeps a name. Files that are meant for us come first, then the
 //! clients by how many people use them, each in its own order of precedence. Files inside projects come
@@ -16,24 +17,31 @@ mod claude_desktop;
 mod client;
 mod cline;
 mod codex;
+pub mod connect;
 mod continue_dev;
 mod copilot;
 mod cursor;
 mod drop_folder;
+mod edit;
 pub mod entry;
 mod expand;
 mod explicit;
 mod fields;
 mod gemini;
 mod goose;
+pub mod guardian;
 mod jan;
 mod lm_studio;
 mod merge;
 mod opencode;
 pub mod parse;
 mod plain;
+mod receipts;
+mod replace;
 mod roo;
+mod running;
 mod self_entry;
+mod target;
 mod vscode;
 mod windsurf;
 mod zed;
@@ -269,6 +277,8 @@ pub fn discover(search: &Search<'_>) -> Discovery {
     let mut found = Found::default();
     let mut watched = Vec::new();
     let mut in_projects = Vec::new();
+    let receipts = receipts::all(search.paths);
+    watched.push(receipts::folder(search.paths));
     for client in ORDER {
         let before = found.candidates.len();
         if client.id == explicit::VARIABLE.id {
@@ -291,6 +301,15 @@ pub fn discover(search: &Search<'_>) -> Discovery {
                 in_projects.push((client, place));
             } else {
                 read_place(search, client, &place, &mut found);
+            }
+        }
+        for receipt in receipts
+            .iter()
+            .filter(|receipt| receipt.client == client.id)
+        {
+            if let Some(moved) = &receipt.moved {
+                let document = Document::of_value(moved.document());
+                read_document(search, client, &receipt.file, None, &document, &mut found);
             }
         }
         tracing::trace!(

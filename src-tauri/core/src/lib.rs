@@ -1,6 +1,8 @@
 //! The bridge: everything that lives, owned by one value, reached by library calls.
 
 pub mod activity;
+pub mod api;
+pub mod arrivals;
 pub mod atomic;
 pub mod bridge;
 mod calls;
@@ -9,6 +11,10 @@ pub mod clients;
 mod docs;
 pub mod interpreters;
 pub mod launch_env;
+#[cfg(unix)]
+pub mod listener;
+#[cfg(unix)]
+pub mod local_socket;
 pub mod manual;
 pub mod mcp_server;
 pub mod memory;

@@ -1,7 +1,9 @@
 //! Our MCP face: the one tool and the capability resource, for one client. Knows rmcp; everything
 //! it says comes from the bridge.
 
+use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine as _;
 use rmcp::handler::server::ServerHandler;
@@ -9,14 +11,36 @@ use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
     Implementation, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
     ProgressNotificationParam, ProgressToken, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, Resource, ResourceContents, ServerCapabilities, ServerConfig, Tool,
+    ReadResourceResult, Resource, ResourceContents, ServerCapabilities, ServerConfig,
+    SubscriptionFilter, Tool,
 };
-use rmcp::service::{Peer, RequestContext, RoleServer};
+use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, SubscriptionContext};
+use rmcp::transport::async_rw::AsyncRwTransport;
 use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::broadcast::{self, error::RecvError};
 
+use crate::arrivals::{Arrival, InOrder};
 use crate::bridge::{Bridge, Connection};
+use crate::catalog::CatalogEvent;
 use crate::reply::Reply;
 use crate::{manual, request, run, tool};
+
+/// The longest line a client may send: the code of a run, escaped, with room to spare.
+pub const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
+
+/// Lines of JSON-RPC over two streams, as a server of ours hears and answers a client.
+pub fn transport<R, W>(read: R, write: W) -> InOrder<AsyncRwTransport<RoleServer, R, W>>
+where
+    R: AsyncRead + Send + Unpin,
+    W: AsyncWrite + Send + Unpin + 'static,
+{
+    let lines = AsyncRwTransport::new_server(read, write);
+    InOrder::new(lines.with_max_line_length(LINE_BYTES_MAX))
+}
+
+/// At most so often; a server may send progress as fast as it can.
+const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 
 /// The server as one client sees it.
 #[derive(Clone)]
@@ -52,8 +76,9 @@ impl McpServer {
     async fn run_python(
         &self,
         arguments: serde_json::Map<String, Value>,
-        context: RequestContext<RoleServer>,
+        mut context: RequestContext<RoleServer>,
     ) -> CallToolResult {
+        let arrival = context.extensions.remove::<Arrival>();
         let client = context.client_info().map(|info| info.name);
         let limits = self.bridge.settings().limits.clone();
         let request = match request::parse(
@@ -77,6 +102,7 @@ impl McpServer {
             request,
             cancel.clone(),
             report,
+            arrival,
         ));
         tokio::pin!(running);
         let reply = tokio::select! {
@@ -94,10 +120,50 @@ impl ServerHandler for McpServer {
     fn get_info(&self) -> ServerConfig {
         let capabilities = ServerCapabilities::builder()
             .enable_tools()
+            .enable_tool_list_changed()
             .enable_resources()
             .build();
         ServerConfig::new(capabilities)
             .with_server_info(Implementation::new("runbridge", env!("CARGO_PKG_VERSION")))
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        let mut description = Description::of(self.clone());
+        // It ends with the connection.
+        tokio::spawn(async move {
+            while description.changes().await {
+                if context.peer.notify_tool_list_changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        let mut accepted = SubscriptionFilter::default();
+        accepted.tools_list_changed = requested.tools_list_changed;
+        Some(accepted)
+    }
+
+    async fn listen(&self, context: SubscriptionContext) -> Result<(), ErrorData> {
+        if context.accepted().tools_list_changed != Some(true) {
+            context.cancelled().await;
+            return Ok(());
+        }
+        let mut description = Description::of(self.clone());
+        loop {
+            tokio::select! {
+                changed = description.changes() => {
+                    if !changed || context.sink().notify_tool_list_changed().await.is_err() {
+                        return Ok(());
+                    }
+                }
+                () = context.cancelled() => return Ok(()),
+            }
+        }
     }
 
     async fn list_tools(
@@ -105,6 +171,8 @@ impl ServerHandler for McpServer {
         _request: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
+        // The description names the servers, and a client may never ask again.
+        self.bridge.discovered().await;
         Ok(ListToolsResult::with_all_items(vec![self.tool()]))
     }
 
@@ -181,6 +249,46 @@ fn result(reply: Reply) -> CallToolResult {
     result
 }
 
+/// How the tool is described, which names the servers.
+struct Description {
+    server: McpServer,
+    events: broadcast::Receiver<CatalogEvent>,
+    told: Option<Cow<'static, str>>,
+}
+
+impl Description {
+    fn of(server: McpServer) -> Self {
+        Self {
+            events: server.bridge.catalog().subscribe(),
+            told: None,
+            server,
+        }
+    }
+
+    /// Wait until it is another one; false once the client has gone.
+    async fn changes(&mut self) -> bool {
+        if self.told.is_none() {
+            // Before that a client gets no list either.
+            self.server.bridge.discovered().await;
+            self.told = self.server.tool().description;
+        }
+        loop {
+            let event = tokio::select! {
+                event = self.events.recv() => event,
+                () = self.server.connection.cancel_token().cancelled() => return false,
+            };
+            if let Err(RecvError::Closed) = event {
+                return false;
+            }
+            let now = self.server.tool().description;
+            if now != self.told {
+                self.told = now;
+                return true;
+            }
+        }
+    }
+}
+
 /// Sends what a run is waiting for as progress notifications of its request.
 struct ProgressSender {
     messages: tokio::sync::watch::Sender<String>,
@@ -200,6 +308,8 @@ impl ProgressSender {
                 if peer.notify_progress(param).await.is_err() {
                     return;
                 }
+                // What comes meanwhile is told by the latest of it.
+                tokio::time::sleep(PROGRESS_EVERY).await;
             }
         });
         Self { messages, task }

@@ -8,6 +8,9 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
+/// The variable by which a bridge knows that another bridge started it as a server.
+pub const NESTED: &str = "RUNBRIDGE_NESTED";
+
 /// The operating system whose conventions apply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Os {

@@ -16,6 +16,7 @@ use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::clients::entry::{Entry, EntryTransport};
 use crate::secrets::Secret;
 
 /// What stands in place of a secret.
@@ -74,6 +75,23 @@ const SECRET_BEGINNINGS: [&str; 14] = [
     "eyJ",
     "-----BEGIN ",
 ];
+
+pub(crate) fn entry_secrets(entry: &Entry) -> Vec<Secret> {
+    match &entry.transport {
+        EntryTransport::Stdio { env, .. } => {
+            let set = env
+                .iter()
+                .filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)));
+            secrets_of(set, [])
+        }
+        EntryTransport::Http { headers, .. } => secrets_of(
+            [],
+            headers
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_str())),
+        ),
+    }
+}
 
 /// The secrets among a server's variables and headers. Variables by their names, by how their
 /// values begin, and the password inside a URL; of headers, the value and the part after a scheme

@@ -91,16 +91,11 @@ fn server_names(names: Vec<Value>) -> Result<Vec<String>, String> {
 
 fn timeout(value: &Value, seconds_max: u64) -> Result<u64, String> {
     let seconds = value
-        .as_u64()
-        .or_else(|| {
-            value
-                .as_f64()
-                .filter(|n| n.fract() == 0.0 && *n >= 0.0)
-                .map(|n| n as u64)
-        })
+        .as_f64()
+        .filter(|seconds| seconds.fract() == 0.0)
         .ok_or_else(|| wrong("timeout", "a whole number of seconds", value))?;
-    if (1..=seconds_max).contains(&seconds) {
-        Ok(seconds)
+    if (1.0..=seconds_max as f64).contains(&seconds) {
+        Ok(seconds as u64)
     } else {
         Err(format!(
             "`timeout` is {seconds} s, but must be from 1 to {seconds_max} s"
@@ -170,6 +165,10 @@ mod tests {
             (
                 json!({"code": "1", "timeout": 0}),
                 "`timeout` is 0 s, but must be from 1 to 120 s",
+            ),
+            (
+                json!({"code": "1", "timeout": -3}),
+                "`timeout` is -3 s, but must be from 1 to 120 s",
             ),
             (
                 json!({"code": "1", "timeout": 121}),

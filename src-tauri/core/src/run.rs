@@ -2,32 +2,40 @@
 //! the code, and what came of it. The file to read first.
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::task::Poll;
+use std::time::{Duration, SystemTime};
 
 use runbridge_sandbox::{GuestExit, PythonError, RunEnd, RunOutcome, RunRequest, SandboxError};
 use serde_json::json;
+use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::{RunEnded, RunStarted};
+use crate::arrivals::Arrival;
 use crate::bridge::{Bridge, Connection};
 use crate::calls::RunCalls;
+use crate::catalog::ServerStatus;
 use crate::interpreters::{Busy, Lease};
 use crate::output::run_name;
 use crate::redact::Redactor;
 use crate::reply::{self, ErrorFacts, OutputMode, Reply, ReplyLimits, RunFacts, Status};
 use crate::request::{PythonRequest, SESSION_DEFAULT};
-use crate::settings::{self, Settings};
+use crate::settings::units::Unit;
+use crate::settings::{self, Limits, Settings};
 use crate::timestamp::now_ms;
 use crate::upstream::UpstreamError;
 
 /// How long an interrupted run may take to stop before its sandbox is killed.
 const GRACE_MS: u64 = 2_000;
 
+/// Between two signs of life of a run; the shortest patience of a client that we know is 60 s.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
+
 /// Hears what a run is waiting for, in words.
 pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Execute one run and make its reply. `cancel` ends it early; dropping the future leaves the run
-/// to its deadline.
+/// to its deadline. Runs of one session go in the order of `arrival`.
 pub async fn run_python(
     bridge: &Arc<Bridge>,
     connection: &Arc<Connection>,
@@ -35,7 +43,11 @@ pub async fn run_python(
     request: PythonRequest,
     cancel: CancellationToken,
     report: Option<Report>,
+    arrival: Option<Arrival>,
 ) -> Reply {
+    if let Some(arrival) = &arrival {
+        arrival.turn().await;
+    }
     let settings = bridge.settings();
     bridge.discovered().await;
     let servers = match allowed_servers(bridge, request.servers.as_deref()) {
@@ -60,7 +72,7 @@ pub async fn run_python(
         cancel,
         report,
     };
-    run.execute(request, servers, facts).await
+    run.execute(request, servers, facts, arrival).await
 }
 
 /// The reply to a request that cannot be executed as it is.
@@ -96,9 +108,10 @@ impl Run<'_> {
         request: PythonRequest,
         servers: Option<Vec<String>>,
         mut facts: RunFacts,
+        arrival: Option<Arrival>,
     ) -> Reply {
         self.record_start(&request, &facts.run_id);
-        let mut lease = match self.ready(&request.session, &mut facts).await {
+        let mut lease = match self.ready(&request.session, &mut facts, arrival).await {
             Ok(lease) => lease,
             Err(reason) => {
                 not_run(&mut facts, &reason, &request.session);
@@ -115,6 +128,7 @@ impl Run<'_> {
             facts.run_id.clone(),
             writer,
             servers.clone(),
+            self.report.clone(),
         ));
         lease.runs += 1;
         let run = RunRequest {
@@ -129,9 +143,8 @@ impl Run<'_> {
         self.connection.outputs().begin(self.id, &self.redactor);
         let outcome = match lease.interpreter.as_mut() {
             Some(interpreter) => {
-                interpreter
-                    .run(run, calls.clone(), self.cancel.clone())
-                    .await
+                let running = interpreter.run(run, calls.clone(), self.cancel.clone());
+                self.with_signs_of_life(running, &calls).await
             }
             None => return self.reply(facts),
         };
@@ -146,14 +159,53 @@ impl Run<'_> {
         self.reply(facts)
     }
 
+    /// Wait for the code, and say now and then that it runs: clients give up requests that they hear
+    /// nothing of.
+    async fn with_signs_of_life(
+        &self,
+        running: impl Future<Output = RunOutcome>,
+        calls: &RunCalls,
+    ) -> RunOutcome {
+        tokio::pin!(running);
+        let began = Instant::now();
+        let mut signs = interval_at(began + SIGN_OF_LIFE, SIGN_OF_LIFE);
+        loop {
+            tokio::select! {
+                outcome = &mut running => return outcome,
+                _ = signs.tick() => {
+                    if let Some(report) = &self.report {
+                        let seconds = began.elapsed().as_secs();
+                        report(&format!(
+                            "running for {seconds} s, {} tool calls so far",
+                            calls.tool_calls()
+                        ));
+                    }
+                }
+            }
+        }
+    }
+
     /// The session's turn, with a live interpreter.
-    async fn ready(&self, session: &str, facts: &mut RunFacts) -> Result<Lease, NotRun> {
+    async fn ready(
+        &self,
+        session: &str,
+        facts: &mut RunFacts,
+        arrival: Option<Arrival>,
+    ) -> Result<Lease, NotRun> {
         let interpreters = self.bridge.interpreters();
         let turn = interpreters.take(self.connection.id(), session);
-        let mut lease = tokio::select! {
-            lease = turn => lease.map_err(|Busy| NotRun::Busy)?,
-            () = self.cancel.cancelled() => return Err(NotRun::Cancelled),
+        tokio::pin!(turn);
+        // The first poll takes a place in the session's queue; the next call may then take its own.
+        let at_once = futures_util::poll!(&mut turn);
+        drop(arrival);
+        let lease = match at_once {
+            Poll::Ready(lease) => lease,
+            Poll::Pending => tokio::select! {
+                lease = turn => lease,
+                () = self.cancel.cancelled() => return Err(NotRun::Cancelled),
+            },
         };
+        let mut lease = lease.map_err(|Busy| NotRun::Busy)?;
         if lease
             .interpreter
             .as_ref()
@@ -170,6 +222,9 @@ impl Run<'_> {
                 () = self.cancel.cancelled() => return Err(NotRun::Cancelled),
             };
             lease.interpreter = Some(started);
+        }
+        if lease.runs == 0 && self.connection.is_resumed() {
+            lease.lost = Some("Runbridge was restarted".to_owned());
         }
         if let Some(why) = lease.lost.take() {
             facts
@@ -214,7 +269,7 @@ impl Run<'_> {
             .catalog()
             .servers()
             .into_iter()
-            .filter(|server| server.is_callable())
+            .filter(ServerStatus::is_callable)
             .filter(|server| servers.is_none_or(|names| names.contains(&server.name)))
             .map(|server| {
                 json!({
@@ -245,7 +300,7 @@ impl Run<'_> {
             message: redact(error.message),
             traceback: redact(error.traceback),
         });
-        ended(facts, outcome.end, raised);
+        ended(facts, outcome.end, raised, &self.settings.limits);
     }
 
     fn reply(&self, mut facts: RunFacts) -> Reply {
@@ -298,7 +353,7 @@ impl Run<'_> {
 }
 
 /// Put into `facts` how the run ended.
-fn ended(facts: &mut RunFacts, end: RunEnd, raised: Option<PythonError>) {
+fn ended(facts: &mut RunFacts, end: RunEnd, raised: Option<PythonError>, limits: &Limits) {
     let traceback = raised
         .as_ref()
         .map(|error| error.traceback.clone())
@@ -326,7 +381,7 @@ fn ended(facts: &mut RunFacts, end: RunEnd, raised: Option<PythonError>) {
             facts.error = Some(ErrorFacts {
                 r#type: "run_timeout".to_owned(),
                 message: format!("the run timed out after {} s", facts.timeout_seconds),
-                traceback,
+                traceback: place_of_interrupt(&traceback).to_owned(),
             });
         }
         RunEnd::Cancelled { killed } => {
@@ -338,9 +393,13 @@ fn ended(facts: &mut RunFacts, end: RunEnd, raised: Option<PythonError>) {
             facts.status = Status::OutOfMemory;
             facts.variables_lost = true;
             facts.exit_code = Some(137);
+            let limit = Unit::Bytes.show(limits.memory_bytes_max);
             facts.error = Some(error_facts(
                 "run_out_of_memory",
-                "the sandbox reached its memory limit (MCP_BRIDGE_MEMORY) and was killed",
+                &format!(
+                    "the sandbox reached its memory limit of {limit} and was killed; \
+                     MCP_BRIDGE_MEMORY sets it"
+                ),
             ));
         }
         RunEnd::Died(exit) => {
@@ -360,6 +419,16 @@ fn ended(facts: &mut RunFacts, end: RunEnd, raised: Option<PythonError>) {
             ));
         }
     }
+}
+
+/// Where the code stood when it was interrupted: the traceback without the exception that
+/// interrupted it, which was ours.
+fn place_of_interrupt(traceback: &str) -> &str {
+    let text = traceback.trim_end();
+    ["KeyboardInterrupt", "asyncio.exceptions.CancelledError"]
+        .iter()
+        .find_map(|ours| text.strip_suffix(ours))
+        .unwrap_or(text)
 }
 
 fn death(exit: &GuestExit) -> String {

@@ -5,21 +5,24 @@
 //! waited for it, and the next one waits longer each time. A server that died is started again by
 //! the next call, while the call that it died in is never repeated.
 //!
-//! It knows processes, the protocol and time. It does not know what tools mean, what the model may
-//! call, or that there are other servers.
+//! It knows processes, addresses, the protocol and time. It does not know what tools mean, what the
+//! model may call, or that there are other servers.
 //!
-//! A second transport is one more file beside `stdio.rs`: something that implements rmcp's
+//! A transport is a file beside `stdio.rs` and `http.rs`: something that implements rmcp's
 //! [`Transport`](rmcp::transport::Transport) and is made in [`Upstream::open`].
 
 mod connection;
 mod error;
+mod http;
 pub(crate) mod lifecycle;
+mod link;
 mod stdio;
 mod tools;
 mod wire;
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -33,9 +36,12 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::connection::Connection;
+pub use self::connection::Progress;
 pub use self::error::UpstreamError;
 use self::error::seconds;
+use self::http::{Fault, Remote, Site};
 use self::lifecycle::{Era, GreetError, greet};
+use self::link::Link;
 use self::stdio::{Noise, ProcessHandle, Program, StderrTail};
 pub use self::tools::{Tool, ToolList};
 use crate::clients::entry::{Entry, EntryTransport};
@@ -58,7 +64,7 @@ const EXIT_STATUS: Duration = Duration::from_secs(1);
 /// Bounds in time; each is a setting.
 #[derive(Clone, Debug)]
 pub struct UpstreamLimits {
-    /// From the start of the process to its list of tools.
+    /// From the start of the process, or the first request to an address, to the list of tools.
     pub start_ms_max: u64,
     /// The same for programs that may download the server first, such as `npx`.
     pub start_download_ms_max: u64,
@@ -230,13 +236,40 @@ impl Upstream {
         tool: &str,
         arguments: Map<String, serde_json::Value>,
         limit: Option<Duration>,
+        progress: Option<Progress>,
     ) -> Result<Box<RawValue>, UpstreamError> {
         let _in_use = self.in_use();
-        let connection = self.connection().await?;
         let limit = limit.unwrap_or_else(|| {
             Duration::from_millis(self.entry.call_ms_max.unwrap_or(self.limits.call_ms_max))
         });
-        connection.call(tool, arguments, limit).await
+        let connection = self.connection().await?;
+        let first = connection
+            .call(tool, arguments.clone(), limit, progress.clone())
+            .await;
+        if !matches!(first, Err(UpstreamError::SessionLost { .. })) {
+            return first;
+        }
+        // It was refused unread, so this is not a second time.
+        let connection = self.connection_after(&connection).await?;
+        connection.call(tool, arguments, limit, progress).await
+    }
+
+    /// Any other request, within the same limit as a call.
+    pub(crate) async fn request(
+        self: &Arc<Self>,
+        method: &str,
+        params: serde_json::Value,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let _in_use = self.in_use();
+        let limit = self.entry.call_ms_max.unwrap_or(self.limits.call_ms_max);
+        let limit = Duration::from_millis(limit);
+        let connection = self.connection().await?;
+        let first = connection.ask(method, params.clone(), limit).await;
+        if !matches!(first, Err(UpstreamError::SessionLost { .. })) {
+            return first;
+        }
+        let connection = self.connection_after(&connection).await?;
+        connection.ask(method, params, limit).await
     }
 
     /// The tools, from a running server; started for it if need be.
@@ -248,7 +281,12 @@ impl Upstream {
     /// List the tools once more, unless that was done a moment ago.
     pub(crate) async fn list_again(self: &Arc<Self>) -> Result<Arc<ToolList>, UpstreamError> {
         let _in_use = self.in_use();
-        self.connection().await?.list_again().await
+        let connection = self.connection().await?;
+        let first = connection.list_again().await;
+        if !matches!(first, Err(UpstreamError::SessionLost { .. })) {
+            return first;
+        }
+        self.connection_after(&connection).await?.list_again().await
     }
 
     /// Whether nothing needs to be started for a call.
@@ -287,7 +325,9 @@ impl Upstream {
         let greeting = connection.map(|connection| connection.greeting());
         UpstreamStatus {
             state: shown,
-            pid: connection.map(|connection| connection.pid()),
+            pid: connection
+                .and_then(|connection| connection.process())
+                .map(|process| process.pid()),
             started_at: connection.map(|connection| connection.started_at()),
             revision: greeting.map(|greeting| greeting.revision.clone()),
             title: greeting.and_then(|greeting| greeting.title.clone()),
@@ -381,6 +421,13 @@ impl Upstream {
         }
     }
 
+    /// The connection that takes the place of one whose session the server has ended.
+    async fn connection_after(self: &Arc<Self>, ended: &Arc<Connection>) -> StartResult {
+        // The news of it is on its way.
+        let _ = timeout(EXIT_STATUS, ended.closed()).await;
+        self.connection().await
+    }
+
     /// Begins a start if none is under way. The error is that none may begin.
     fn ready_or_starting(self: &Arc<Self>) -> Result<ReadyOrStarting, UpstreamError> {
         if let Some(error) = self.cannot_start() {
@@ -394,8 +441,8 @@ impl Upstream {
             State::Ready { connection, deaths } => {
                 // It died, and this call comes before the news of it. One that lives on without its
                 // output must be gone before its successor starts.
-                if !connection.process().has_exited() {
-                    *lock(&self.unready) = Some(connection.process());
+                if let Some(process) = connection.process().filter(|one| !one.has_exited()) {
+                    *lock(&self.unready) = Some(process);
                 }
                 (0, *deaths + 1)
             }
@@ -475,21 +522,118 @@ impl Upstream {
 
     /// From nothing to a connection with its tools listed.
     async fn open(self: &Arc<Self>) -> StartResult {
-        let server = &self.entry.name;
-        let EntryTransport::Stdio {
-            command,
-            args,
-            env,
-            cwd,
-        } = &self.entry.transport
-        else {
-            return Err(self.transport_unsupported());
+        match &self.entry.transport {
+            EntryTransport::Stdio {
+                command,
+                args,
+                env,
+                cwd,
+            } => self.open_process(command, args, env, cwd.as_deref()).await,
+            EntryTransport::Http { url, headers, sse } => {
+                let limit = self.entry.start_ms_max.unwrap_or(self.limits.start_ms_max);
+                let limit = Duration::from_millis(limit);
+                timeout(limit, self.open_address(url, headers, *sse))
+                    .await
+                    .unwrap_or_else(|_| {
+                        Err(self
+                            .unreachable(format!("it has not answered within {}", seconds(limit))))
+                    })
+            }
+        }
+    }
+
+    /// Over the transport that the entry names, or else over the other one: files often do not say
+    /// which it is, or are older than the server.
+    async fn open_address(
+        self: &Arc<Self>,
+        url: &str,
+        headers: &BTreeMap<String, String>,
+        sse: bool,
+    ) -> StartResult {
+        let first = match self.open_over(url, headers, sse).await? {
+            Ok(connection) => return Ok(connection),
+            Err(fault) => fault,
         };
+        let other_may_fit =
+            sse && matches!(first, Fault::Protocol(_)) || first.hints_at_other_transport();
+        if other_may_fit && let Ok(connection) = self.open_over(url, headers, !sse).await? {
+            return Ok(connection);
+        }
+        Err(first.into_error(&self.entry.name))
+    }
+
+    /// The inner error is that of the transport, which another one might not meet.
+    async fn open_over(
+        self: &Arc<Self>,
+        url: &str,
+        headers: &BTreeMap<String, String>,
+        sse: bool,
+    ) -> Result<Result<Arc<Connection>, Fault>, UpstreamError> {
+        let opened = match self.site(url, headers).await? {
+            Ok(site) if sse => Remote::sse(site).await,
+            Ok(site) => Ok(Remote::streamable(site)),
+            Err(fault) => Err(fault),
+        };
+        let (remote, mut transport) = match opened {
+            Ok(opened) => opened,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        // Without the old transport there was no new era.
+        let era = if sse {
+            Some(Era::Initialize)
+        } else {
+            self.era()
+        };
+        let greeting = match greet(&mut transport, era).await {
+            Ok(greeting) => greeting,
+            Err(error) => {
+                return match (remote.fault(), error) {
+                    (Some(fault), _) => Ok(Err(fault)),
+                    (None, GreetError::Refused(detail)) => Err(self.no_common_version(&detail)),
+                    (None, GreetError::Closed { .. }) => {
+                        Err(self.unreachable("it closed the connection".to_owned()))
+                    }
+                };
+            }
+        };
+        *lock(&self.era) = Some(greeting.era);
+        let server = self.entry.name.clone();
+        let link = Link::Remote(remote);
+        let connection = Connection::new(server, transport, link, greeting, self.on_tools());
+        match connection.list().await {
+            Ok(()) => Ok(Ok(connection)),
+            Err(error) => {
+                connection.stop().await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn site(
+        &self,
+        url: &str,
+        headers: &BTreeMap<String, String>,
+    ) -> Result<Result<Site, Fault>, UpstreamError> {
+        let login = self.login_env.get().await;
+        let (url, headers) = (url.to_owned(), headers.clone());
+        // It reads the system's certificates.
+        let made = tokio::task::spawn_blocking(move || Site::new(&url, &headers, &login));
+        made.await.map_err(|_| self.stopped())
+    }
+
+    async fn open_process(
+        self: &Arc<Self>,
+        command: &str,
+        args: &[String],
+        env: &BTreeMap<String, Option<String>>,
+        cwd: Option<&Path>,
+    ) -> StartResult {
+        let server = &self.entry.name;
         let program = Program {
-            command: command.clone(),
-            args: args.clone(),
+            command: command.to_owned(),
+            args: args.to_vec(),
             env: stdio::environment(&*self.login_env.get().await, env),
-            cwd: cwd.clone(),
+            cwd: cwd.map(Path::to_owned),
         };
         self.stop_unready().await;
         let limit = self.start_limit(command);
@@ -515,23 +659,14 @@ impl Upstream {
             let failure = match greeted {
                 Ok(Ok(greeting)) => {
                     *lock(&self.era) = Some(greeting.era);
-                    let changed = {
-                        let upstream = Arc::downgrade(self);
-                        move |tools| {
-                            if let Some(upstream) = upstream.upgrade() {
-                                upstream.changed(Change::Tools(tools));
-                            }
-                        }
-                    };
-                    let connection = Connection::new(
-                        server.clone(),
-                        transport,
+                    let link = Link::Child {
                         process,
-                        greeting,
                         stderr,
                         noise,
-                        changed,
-                    );
+                    };
+                    let changed = self.on_tools();
+                    let connection =
+                        Connection::new(server.clone(), transport, link, greeting, changed);
                     let left = limit.saturating_sub(begun.elapsed());
                     match timeout(left, connection.list()).await {
                         Ok(Ok(())) => {
@@ -566,10 +701,7 @@ impl Upstream {
                         hint: None,
                     }
                 }
-                Ok(Err(GreetError::Refused(detail))) => UpstreamError::Protocol {
-                    server: server.clone(),
-                    detail: format!("no common protocol version: {detail}"),
-                },
+                Ok(Err(GreetError::Refused(detail))) => self.no_common_version(&detail),
                 Err(_) => {
                     // Silent to both questions: perhaps the first one confused it.
                     *lock(&self.era) = Some(Era::Initialize);
@@ -577,6 +709,30 @@ impl Upstream {
                 }
             };
             return Err(failure);
+        }
+    }
+
+    /// What a connection does with a new list of tools.
+    fn on_tools(self: &Arc<Self>) -> impl Fn(Arc<ToolList>) + Send + Sync + 'static {
+        let upstream = Arc::downgrade(self);
+        move |tools| {
+            if let Some(upstream) = upstream.upgrade() {
+                upstream.changed(Change::Tools(tools));
+            }
+        }
+    }
+
+    fn no_common_version(&self, detail: &str) -> UpstreamError {
+        UpstreamError::Protocol {
+            server: self.entry.name.clone(),
+            detail: format!("no common protocol version: {detail}"),
+        }
+    }
+
+    fn unreachable(&self, reason: String) -> UpstreamError {
+        UpstreamError::Unreachable {
+            server: self.entry.name.clone(),
+            reason,
         }
     }
 
@@ -659,22 +815,10 @@ impl Upstream {
 
     /// What no new attempt changes, but a change of the entry does.
     fn cannot_start(&self) -> Option<UpstreamError> {
-        if !self.entry.needs.is_empty() {
-            return Some(UpstreamError::NeedsValue {
-                server: self.entry.name.clone(),
-                needs: self.entry.needs.clone(),
-            });
-        }
-        match self.entry.transport {
-            EntryTransport::Stdio { .. } => None,
-            EntryTransport::Http { .. } => Some(self.transport_unsupported()),
-        }
-    }
-
-    fn transport_unsupported(&self) -> UpstreamError {
-        UpstreamError::TransportUnsupported {
+        (!self.entry.needs.is_empty()).then(|| UpstreamError::NeedsValue {
             server: self.entry.name.clone(),
-        }
+            needs: self.entry.needs.clone(),
+        })
     }
 
     fn stopped(&self) -> UpstreamError {

@@ -52,10 +52,10 @@ pub struct CallError {
     pub tool: Option<String>,
     /// The error's code: a JSON-RPC code or one of ours, such as `tool_not_found`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub code: Option<serde_json::Value>,
+    pub code: Option<Box<serde_json::Value>>,
     /// What the server sent with it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub data: Option<serde_json::Value>,
+    pub data: Option<Box<serde_json::Value>>,
 }
 
 impl CallError {

@@ -1,5 +1,7 @@
 //! Commands for people. Each prints to stdout what was asked for, and to stderr everything else.
 
+pub(crate) mod clients;
+pub(crate) mod connect;
 pub(crate) mod doctor;
 pub(crate) mod memory;
 pub(crate) mod run;

@@ -3,12 +3,15 @@
 //! Without a command it serves MCP on stdin and stdout; then stdout carries MCP and nothing else.
 
 mod cli;
+#[cfg(unix)]
+mod relay;
 mod serve;
 mod style;
 
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use runbridge_core::clients::connect::Action;
 
 /// One MCP tool in place of hundreds: model-written Python runs in a sandbox and calls your MCP
 /// servers through this bridge.
@@ -37,23 +40,28 @@ enum Command {
     Servers(cli::servers::ServersArguments),
     /// Search the tools of all servers
     Search(cli::search::SearchArguments),
+    /// List the MCP clients on this machine, and whether they are connected
+    Clients(cli::clients::ClientsArguments),
+    /// Put Runbridge into a client's file
+    Connect(cli::connect::ConnectArguments),
+    /// Take it out again, and put back what was moved
+    Disconnect(cli::connect::ChangeArguments),
+    /// Take a client's own servers out of its file and reach them through Runbridge
+    Move(cli::connect::ChangeArguments),
+    /// Put a client's own servers back
+    Restore(cli::connect::ChangeArguments),
     /// Look at and change what the model remembers
     Memory(cli::memory::MemoryArguments),
     /// Check engine, image, limits and servers; says what to do about each problem
     Doctor(cli::doctor::DoctorArguments),
 }
 
-#[tokio::main]
-async fn main() -> ExitCode {
+fn main() -> ExitCode {
     let arguments = Arguments::parse();
     start_log(arguments.command.is_none());
     let outcome = match arguments.command {
-        None => serve::stdio().await,
-        Some(Command::Run(arguments)) => cli::run::run(arguments).await,
-        Some(Command::Servers(arguments)) => cli::servers::run(arguments).await,
-        Some(Command::Search(arguments)) => cli::search::run(arguments).await,
-        Some(Command::Memory(arguments)) => cli::memory::run(arguments),
-        Some(Command::Doctor(arguments)) => cli::doctor::run(arguments).await,
+        None => serve::stdio(),
+        Some(command) => run(command),
     };
     match outcome {
         Ok(code) => code,
@@ -61,6 +69,22 @@ async fn main() -> ExitCode {
             style::error(&format!("{error:#}"));
             ExitCode::FAILURE
         }
+    }
+}
+
+#[tokio::main]
+async fn run(command: Command) -> anyhow::Result<ExitCode> {
+    match command {
+        Command::Run(arguments) => cli::run::run(arguments).await,
+        Command::Servers(arguments) => cli::servers::run(arguments).await,
+        Command::Search(arguments) => cli::search::run(arguments).await,
+        Command::Clients(arguments) => cli::clients::run(&arguments),
+        Command::Connect(arguments) => cli::connect::connect(&arguments),
+        Command::Disconnect(arguments) => cli::connect::run(&arguments, Action::Disconnect, false),
+        Command::Move(arguments) => cli::connect::run(&arguments, Action::Move, false),
+        Command::Restore(arguments) => cli::connect::run(&arguments, Action::Restore, false),
+        Command::Memory(arguments) => cli::memory::run(arguments),
+        Command::Doctor(arguments) => cli::doctor::run(arguments).await,
     }
 }
 

@@ -1,29 +1,80 @@
-//! Serve MCP on stdin and stdout to the client that started us, until it closes stdin.
+//! Serve MCP on stdin and stdout to the client that started us, until it closes stdin: by relaying
+//! to the app if one runs, else with a bridge of our own.
 
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use rmcp::ServiceExt as _;
-use rmcp::transport::async_rw::AsyncRwTransport;
-use runbridge_core::bridge::{Bridge, Role};
-use runbridge_core::mcp_server::McpServer;
+use runbridge_core::bridge::{Bridge, Connection, Role};
+use runbridge_core::mcp_server::{self, McpServer};
 use runbridge_core::paths::Environment;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::runtime::Runtime;
 use tokio::signal;
 
-/// The longest line a client may send: the code of a run, escaped, with room to spare.
-const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
+#[cfg(unix)]
+use crate::relay;
 
 /// Serve until the client has gone or a signal asks us to end; then end all that was started.
-pub(crate) async fn stdio() -> anyhow::Result<ExitCode> {
-    let bridge = Bridge::open(Environment::of_process(), Role::Serve)?;
-    for problem in bridge.settings_problems() {
+pub(crate) fn stdio() -> anyhow::Result<ExitCode> {
+    let environment = Environment::of_process();
+    #[cfg(unix)]
+    if let Some(app) = relay::App::of(&environment) {
+        // Relaying is waiting for two streams in turn; threads would only cost memory.
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?;
+        if let Some(link) = runtime.block_on(app.find()) {
+            tell_of_unused_settings(&environment);
+            runtime.block_on(relayed(&app, link, &environment));
+            exit();
+        }
+    }
+    Runtime::new()?.block_on(solo(environment))?;
+    exit();
+}
+
+/// The runtime would wait for the thread that reads stdin, which nothing wakes.
+fn exit() -> ! {
+    std::process::exit(0)
+}
+
+async fn solo(environment: Environment) -> anyhow::Result<()> {
+    let bridge = open(environment)?;
+    let connection = bridge.connect();
+    let served = serve(
+        &bridge,
+        &connection,
+        tokio::io::stdin(),
+        tokio::io::stdout(),
+    );
+    tokio::select! {
+        () = served => {}
+        () = asked_to_end() => {}
+    }
+    bridge.disconnect(&connection).await;
+    bridge.shut_down().await;
+    Ok(())
+}
+
+fn open(environment: Environment) -> anyhow::Result<Arc<Bridge>> {
+    let bridge = Bridge::open(environment, Role::Serve)?;
+    for problem in bridge.settings_problems().iter() {
         tracing::warn!("{problem}");
     }
-    let connection = bridge.connect();
-    let server = McpServer::new(Arc::clone(&bridge), Arc::clone(&connection));
-    let transport = AsyncRwTransport::new_server(tokio::io::stdin(), tokio::io::stdout())
-        .with_max_line_length(LINE_BYTES_MAX);
+    Ok(bridge)
+}
+
+/// Serve the client at the other end of these streams until it has gone.
+async fn serve(
+    bridge: &Arc<Bridge>,
+    connection: &Arc<Connection>,
+    read: impl AsyncRead + Send + Unpin + 'static,
+    write: impl AsyncWrite + Send + Unpin + 'static,
+) {
+    let server = McpServer::new(Arc::clone(bridge), Arc::clone(connection));
+    let transport = mcp_server::transport(read, write);
     let served = async {
         let service = server
             .serve(transport)
@@ -34,18 +85,101 @@ pub(crate) async fn stdio() -> anyhow::Result<ExitCode> {
             .await
             .context("serving the client broke off")
     };
-    let outcome = tokio::select! {
-        outcome = served => outcome.map(|_| ()),
-        () = asked_to_end() => Ok(()),
-    };
-    bridge.disconnect(&connection).await;
-    bridge.shut_down().await;
-    if let Err(error) = outcome {
+    if let Err(error) = served.await {
         // A client that leaves before its greeting is no fault of ours.
         tracing::info!("{error:#}");
     }
-    // The runtime would wait for the thread that reads stdin, which a signal does not wake.
-    std::process::exit(0);
+}
+
+#[cfg(unix)]
+async fn relayed(app: &relay::App, link: relay::Link, environment: &Environment) {
+    let mut own = None;
+    tokio::select! {
+        ended = relay::run(app, link, environment, &mut own) => if let Err(error) = ended {
+            tracing::warn!("{error:#}");
+        },
+        () = asked_to_end() => {}
+    }
+    if let Some(own) = own {
+        own.shut_down().await;
+    }
+}
+
+/// A client may set variables for its bridge; the app's bridge does not have them.
+#[cfg(unix)]
+fn tell_of_unused_settings(environment: &Environment) {
+    let unused: Vec<&str> = environment
+        .variables()
+        .keys()
+        .map(String::as_str)
+        .filter(|name| name.starts_with("MCP_BRIDGE_") || *name == "MCP_SERVERS_CONFIG")
+        .filter(|name| *name != "MCP_BRIDGE_LOG_LEVEL")
+        .collect();
+    if !unused.is_empty() {
+        let unused = unused.join(", ");
+        tracing::warn!("the app's settings are in force; of no effect here: {unused}");
+    }
+}
+
+/// The bridge that a relay opens when the app stays away, on threads of its own.
+#[cfg(unix)]
+pub(crate) struct OwnBridge {
+    runtime: Runtime,
+    bridge: Arc<Bridge>,
+    connection: Arc<Connection>,
+}
+
+#[cfg(unix)]
+impl OwnBridge {
+    /// Bytes under way between relay and bridge.
+    const PIPE_BYTES: usize = 64 * 1024;
+
+    /// Open it, with a link to it.
+    pub(crate) fn start(
+        environment: Environment,
+        resumed: bool,
+    ) -> anyhow::Result<(Self, relay::Link)> {
+        let runtime = Runtime::new()?;
+        let inside = runtime.enter();
+        let bridge = open(environment)?;
+        drop(inside);
+        let connection = if resumed {
+            bridge.connect_resumed()
+        } else {
+            bridge.connect()
+        };
+        let (ours, its) = tokio::io::duplex(Self::PIPE_BYTES);
+        let (read, write) = tokio::io::split(its);
+        {
+            let (bridge, connection) = (Arc::clone(&bridge), Arc::clone(&connection));
+            runtime.spawn(async move { serve(&bridge, &connection, read, write).await });
+        }
+        let (read, write) = tokio::io::split(ours);
+        let own = Self {
+            runtime,
+            bridge,
+            connection,
+        };
+        Ok((own, relay::Link::new(read, write)))
+    }
+
+    /// End all that it started.
+    pub(crate) async fn shut_down(self) {
+        let Self {
+            runtime,
+            bridge,
+            connection,
+        } = self;
+        let ended = runtime.spawn(async move {
+            bridge.disconnect(&connection).await;
+            bridge.shut_down().await;
+        });
+        if let Err(error) = ended.await {
+            tracing::error!("the bridge was not shut down in order: {error}");
+        }
+        // The process ends next; a thread that still waits for something shall not keep it.
+        runtime.shutdown_background();
+    }
 }
 
 /// A signal that means: end now, in order.

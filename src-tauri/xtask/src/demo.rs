@@ -39,7 +39,7 @@ for server in runtime.discovered_servers(detailed=True):
     print(f"{server.name}: {server.state}")
 print()
 for tool in await runtime.search_tool_docs("read a file's text; run a SQL query; current time", limit=6):
-    print(f"{tool.python_name}{tool.signature}")
+    print(f"mcp_{tool.server}.{tool.signature}")
 "#;
 
 const WORK: &str = r#"
@@ -67,7 +67,7 @@ best
 
 const RECALL: &str = r#"
 best = load_memory("orders/best_region")
-print(f"remembered from before the restart: {best.region} with {best.total}")
+print(f"remembered from before the restart: {best['region']} with {best['total']}")
 print("variables of before are gone:", "totals" not in globals())
 "#;
 

@@ -41,21 +41,41 @@ pub(crate) struct Engine {
     pub(crate) socket: PathBuf,
     /// `None` when it ran already, left by an earlier call that was killed.
     service: Option<Child>,
-    /// The process that keeps a rootless user namespace open, and outlives the service.
+    /// What outlives the service.
+    left: Left,
+}
+
+/// What an engine leaves when its service ends.
+#[derive(Default)]
+struct Left {
+    /// Names the process that keeps a rootless user namespace open.
     pause_pid_file: Option<PathBuf>,
+    /// Where Podman has mounted its own store; a folder with a mount in it cannot be removed.
+    mount: Option<PathBuf>,
 }
 
 impl Drop for Engine {
     fn drop(&mut self) {
-        if let Some(service) = &mut self.service {
-            end(service);
-        }
-        if self.service.is_some()
-            && let Some(file) = &self.pause_pid_file
-            && let Ok(text) = std::fs::read_to_string(file)
-            && let Ok(pid) = text.trim().parse::<u32>()
-        {
+        // What somebody else started is theirs to end.
+        let Some(service) = &mut self.service else {
+            return;
+        };
+        end(service);
+        let pid = |file: &PathBuf| {
+            std::fs::read_to_string(file)
+                .ok()?
+                .trim()
+                .parse::<u32>()
+                .ok()
+        };
+        if let Some(pid) = self.left.pause_pid_file.as_ref().and_then(pid) {
             signal("-KILL", pid);
+        }
+        if let Some(mount) = &self.left.mount {
+            let _ = Command::new("umount")
+                .arg(mount)
+                .stderr(Stdio::null())
+                .status();
         }
     }
 }
@@ -89,7 +109,11 @@ pub(crate) fn start_all(dir: &Path) -> anyhow::Result<Vec<Engine>> {
 fn start_podman(dir: &Path) -> anyhow::Result<Engine> {
     let dir = folder(dir, "podman")?;
     let socket = dir.join("podman.sock");
-    start("podman", &socket, None, &dir.join("log"), || {
+    let left = Left {
+        mount: Some(dir.join("root/overlay")),
+        ..Left::default()
+    };
+    start("podman", &socket, left, &dir.join("log"), || {
         let mut command = Command::new("podman");
         command.env("CONTAINERS_CONF", write_config(&dir)?);
         command
@@ -107,7 +131,7 @@ fn start_podman(dir: &Path) -> anyhow::Result<Engine> {
 fn start_docker(dir: &Path) -> anyhow::Result<Engine> {
     let dir = folder(dir, "docker")?;
     let socket = dir.join("docker.sock");
-    start("docker", &socket, None, &dir.join("log"), || {
+    start("docker", &socket, Left::default(), &dir.join("log"), || {
         // A pid file of a daemon that was killed may name another program by now.
         let pid_file = dir.join("pid");
         let _ = std::fs::remove_file(&pid_file);
@@ -147,59 +171,57 @@ fn start_rootless() -> anyhow::Result<Engine> {
     let runtime = dir.join("runtime");
     let socket = dir.join("podman.sock");
     let pause = runtime.join("libpod/tmp/pause.pid");
-    start(
-        "podman-rootless",
-        &socket,
-        Some(pause),
-        &dir.join("log"),
-        || {
-            // What lives in a runtime folder does not survive a restart of the machine.
-            for gone in [&runtime, &dir.join("run")] {
-                if gone.exists() {
-                    std::fs::remove_dir_all(gone)
-                        .with_context(|| format!("cannot empty {}", gone.display()))?;
-                }
+    let left = Left {
+        pause_pid_file: Some(pause),
+        ..Left::default()
+    };
+    start("podman-rootless", &socket, left, &dir.join("log"), || {
+        // What lives in a runtime folder does not survive a restart of the machine.
+        for gone in [&runtime, &dir.join("run")] {
+            if gone.exists() {
+                std::fs::remove_dir_all(gone)
+                    .with_context(|| format!("cannot empty {}", gone.display()))?;
             }
-            std::fs::create_dir_all(&runtime)?;
-            std::fs::set_permissions(&runtime, std::fs::Permissions::from_mode(0o700))?;
-            let config = write_config(&dir)?;
-            for path in [&dir, &runtime, &config] {
-                std::os::unix::fs::chown(path, Some(user.id), Some(user.group))?;
-            }
-            let mut command = Command::new("setpriv");
-            command
-                .arg(format!("--reuid={}", user.id))
-                .arg(format!("--regid={}", user.group))
-                .arg("--clear-groups");
-            let path = std::env::var_os("PATH")
-                .unwrap_or_else(|| OsString::from("/usr/bin:/bin:/usr/sbin:/sbin"));
-            command
-                .env_clear()
-                .env("PATH", path)
-                .env("HOME", &user.home)
-                .env("XDG_RUNTIME_DIR", &runtime);
-            command
-                .env("CONTAINERS_CONF", config)
-                .current_dir(&user.home);
-            command
-                .arg("podman")
-                .arg("--root")
-                .arg(dir.join("root"))
-                .arg("--runroot")
-                .arg(dir.join("run"));
-            command
-                .args(["system", "service", "--time=0"])
-                .arg(url(&socket));
-            Ok(command)
-        },
-    )
+        }
+        std::fs::create_dir_all(&runtime)?;
+        std::fs::set_permissions(&runtime, std::fs::Permissions::from_mode(0o700))?;
+        let config = write_config(&dir)?;
+        for path in [&dir, &runtime, &config] {
+            std::os::unix::fs::chown(path, Some(user.id), Some(user.group))?;
+        }
+        let mut command = Command::new("setpriv");
+        command
+            .arg(format!("--reuid={}", user.id))
+            .arg(format!("--regid={}", user.group))
+            .arg("--clear-groups");
+        let path = std::env::var_os("PATH")
+            .unwrap_or_else(|| OsString::from("/usr/bin:/bin:/usr/sbin:/sbin"));
+        command
+            .env_clear()
+            .env("PATH", path)
+            .env("HOME", &user.home)
+            .env("XDG_RUNTIME_DIR", &runtime);
+        command
+            .env("CONTAINERS_CONF", config)
+            .current_dir(&user.home);
+        command
+            .arg("podman")
+            .arg("--root")
+            .arg(dir.join("root"))
+            .arg("--runroot")
+            .arg(dir.join("run"));
+        command
+            .args(["system", "service", "--time=0"])
+            .arg(url(&socket));
+        Ok(command)
+    })
 }
 
 /// Start a service unless its socket answers already, and wait until it does.
 fn start(
     name: &str,
     socket: &Path,
-    pause_pid_file: Option<PathBuf>,
+    left: Left,
     log: &Path,
     command: impl FnOnce() -> anyhow::Result<Command>,
 ) -> anyhow::Result<Engine> {
@@ -207,7 +229,7 @@ fn start(
         name: name.to_owned(),
         socket: socket.to_owned(),
         service: None,
-        pause_pid_file,
+        left,
     };
     if http::answers(socket) {
         return Ok(engine);
@@ -237,7 +259,6 @@ fn start(
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    // Docker's group may use its socket; nobody else needs to.
     Ok(engine)
 }
 

@@ -56,8 +56,8 @@ impl Kind {
 
     fn packages(self) -> &'static str {
         match self {
-            Self::Python => "python3",
-            Self::Data => "python3,python3-numpy,python3-pandas,python3-matplotlib",
+            Self::Python => "busybox,python3",
+            Self::Data => "busybox,python3,python3-numpy,python3-pandas,python3-matplotlib",
         }
     }
 }
@@ -90,11 +90,16 @@ const EXCLUDED: [&str; 14] = [
 
 /// What packages' own scripts would do, as far as it matters: they do not run, which is what makes
 /// the image small and the same each time. `$1` is the root of the new system.
-const HOOKS: [&str; 4] = [
+const HOOKS: [&str; 5] = [
     // Docker gives a mount the mode of the folder below it.
     r#"mkdir -p "$1/workspace" && chmod 1777 "$1/workspace" "$1/tmp""#,
     r#"printf 'root:x:0:0:root:/root:/bin/false\nnobody:x:65534:65534:nobody:/workspace:/bin/false\n' >"$1/etc/passwd"
 printf 'root:x:0:\nnogroup:x:65534:\n' >"$1/etc/group""#,
+    // Code expects a shell and the common commands, as every image with Python has them.
+    r#"chroot "$1" /bin/busybox --list | while read -r applet; do
+  [ -e "$1/usr/bin/$applet" ] || ln -s /bin/busybox "$1/usr/bin/$applet"
+done
+[ -e "$1/bin/sh" ] || ln -s busybox "$1/bin/sh""#,
     // numpy finds these by links that update-alternatives would make.
     r#"for directory in "$1"/usr/lib/*-linux-gnu; do
   for library in blas lapack; do
@@ -157,10 +162,7 @@ fn build(kind: Kind) -> anyhow::Result<Archive> {
     if !engines::on_path("mmdebstrap") {
         engines::install(&["mmdebstrap"])?;
     }
-    eprintln!(
-        "building {} from Debian {SUITE} packages; this takes about 20 s",
-        kind.reference()
-    );
+    eprintln!("building {} from Debian {SUITE} packages", kind.reference());
     let start = Instant::now();
     // Aside and renamed, so that what is there is whole.
     let layer = dir.join(format!("{}.{}.layer", kind.name(), std::process::id()));
@@ -172,6 +174,7 @@ fn build(kind: Kind) -> anyhow::Result<Archive> {
         return Err(error);
     }
     std::fs::rename(&aside, &path)?;
+    remove_older(&dir, kind, &path);
     let size = std::fs::metadata(&path)?.len();
     eprintln!(
         "built {} ({} MB) in {} s",
@@ -180,6 +183,16 @@ fn build(kind: Kind) -> anyhow::Result<Archive> {
         start.elapsed().as_secs()
     );
     Ok(Archive { kind, path })
+}
+
+/// What other inputs gave is not asked for again, and large.
+fn remove_older(dir: &Path, kind: Kind, newest: &Path) {
+    let prefix = format!("{}-", kind.name());
+    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        if entry.file_name().to_string_lossy().starts_with(&prefix) && entry.path() != newest {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
 }
 
 /// Everything that the bytes of an image depend on but the versions of the packages.

@@ -7,6 +7,7 @@
 )]
 
 mod bench;
+mod bindings;
 mod check;
 mod demo;
 mod engine;
@@ -20,6 +21,7 @@ mod shell;
 mod test;
 mod tidy;
 mod tokens;
+mod ui;
 
 use std::process::ExitCode;
 
@@ -49,6 +51,10 @@ enum Command {
     Guest(guest::Arguments),
     /// Measure the built product against its figures.
     Bench(bench::Arguments),
+    /// Write the window's types from the core's.
+    Bindings(bindings::Arguments),
+    /// Check and test the window.
+    Ui,
     /// Formatting, clippy and tidy.
     Check,
     /// What the compiler cannot check: who may know what.
@@ -64,6 +70,8 @@ fn main() -> ExitCode {
         Command::Engines => test::keep_ready(),
         Command::Guest(arguments) => guest::run(&arguments).map(|_| ()),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Bindings(arguments) => bindings::run(&arguments),
+        Command::Ui => ui::run_all(),
         Command::Check => check::run_all(),
         Command::Tidy => tidy::run_all(),
     };

@@ -10,7 +10,10 @@ use anyhow::{Context as _, bail};
 
 use crate::engine::{self, Engines};
 use crate::shell::{build_sidecar, cargo, root, say, target, which};
-use crate::{check, setup, tidy};
+use crate::{bindings, check, setup, tidy, ui};
+
+/// Most tests wait for a container, so there are more of them at once than cores.
+const TEST_THREADS: &str = "4";
 
 /// Options of `cargo xtask test`.
 #[derive(clap::Args)]
@@ -57,6 +60,12 @@ impl Tally {
         let begun = Instant::now();
         match step() {
             Ok(count) => {
+                if count.skipped > 0 {
+                    self.skips.push(format!(
+                        "{name}: {} that say so in their code",
+                        count.skipped
+                    ));
+                }
                 if count.failed > 0 {
                     self.failures
                         .push(format!("{name}: {} failed", count.failed));
@@ -133,6 +142,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             });
         }
         client_tests(&environment, &mut tally);
+        tally.whole("window: types of the core", bindings::check);
+        tally.whole("window: formatting and types", ui::check);
+        tally.whole("window: units", ui::units);
+        tally.whole("window: screens", ui::screens);
         tally.whole("tidy", tidy::run_all);
         if !arguments.fast {
             tally.whole("format", check::format);
@@ -199,8 +212,7 @@ impl Environment<'_> {
 
 fn rust_tests(environment: &Environment<'_>, filter: Option<&str>) -> anyhow::Result<Count> {
     let mut command = cargo();
-    if which("cargo-nextest").is_some() {
-        // Most tests wait for a container, so there are more of them than cores.
+    let count_line = if which("cargo-nextest").is_some() {
         command.args([
             "nextest",
             "run",
@@ -208,18 +220,20 @@ fn rust_tests(environment: &Environment<'_>, filter: Option<&str>) -> anyhow::Re
             "--no-fail-fast",
             "--color",
             "never",
-            "--test-threads",
-            "4",
         ]);
         command.args(["--status-level", "slow", "--final-status-level", "fail"]);
-        command.args(filter);
+        command.args(["--test-threads", TEST_THREADS]).args(filter);
+        nextest_count
     } else {
         command.args(["test", "--workspace", "--no-fail-fast", "--color", "never"]);
-        command.args(filter).args(["--", "--test-threads", "4"]);
-    }
+        command
+            .args(filter)
+            .args(["--", "--test-threads", TEST_THREADS]);
+        cargo_test_count
+    };
     environment.give(&mut command);
     let mut count = Count::default();
-    let succeeded = watch(&mut command, |line| count.add(runner_count(line)))?;
+    let succeeded = watch(&mut command, |line| count.add(count_line(line)))?;
     if filter.is_some() {
         // The runner calls everything that the filter leaves out skipped.
         count.skipped = 0;
@@ -366,10 +380,10 @@ fn watch(command: &mut Command, mut line: impl FnMut(&str)) -> anyhow::Result<bo
     Ok(child.wait()?.success())
 }
 
-/// What a closing line of nextest or of `cargo test` counts.
-fn runner_count(line: &str) -> Count {
-    let line = line.trim();
-    if line.starts_with("Summary [") {
+/// What a closing line of nextest counts. The closing lines of single tests that failed are shown
+/// further in, as `cargo test` writes them.
+fn nextest_count(line: &str) -> Count {
+    if line.trim().starts_with("Summary [") {
         // Those that time out or crash are counted apart from those that fail.
         let failed = ["failed", "timed out", "exec failed"]
             .iter()
@@ -381,6 +395,11 @@ fn runner_count(line: &str) -> Count {
             skipped: word_count(line, "skipped"),
         };
     }
+    Count::default()
+}
+
+/// What a closing line of one test program under `cargo test` counts.
+fn cargo_test_count(line: &str) -> Count {
     if line.starts_with("test result:") {
         return Count {
             passed: word_count(line, "passed"),
@@ -421,7 +440,7 @@ mod tests {
     fn closing_lines_of_both_runners_are_counted() {
         let nextest = "     Summary [   3.456s] 120 tests run: 117 passed (2 slow), 2 failed, 1 timed out, 4 skipped";
         assert_eq!(
-            runner_count(nextest),
+            nextest_count(nextest),
             Count {
                 passed: 117,
                 failed: 3,
@@ -430,14 +449,16 @@ mod tests {
         );
         let cargo = "test result: FAILED. 5 passed; 1 failed; 2 ignored; 0 measured; 3 filtered out; finished in 0.02s";
         assert_eq!(
-            runner_count(cargo),
+            cargo_test_count(cargo),
             Count {
                 passed: 5,
                 failed: 1,
                 skipped: 2
             }
         );
-        assert_eq!(runner_count("test passed ... ok"), Count::default());
+        // nextest shows the output of a failed test, in which `cargo test` counts it once more.
+        assert_eq!(nextest_count(cargo), Count::default());
+        assert_eq!(cargo_test_count("test passed ... ok"), Count::default());
     }
 
     #[test]

@@ -325,3 +325,22 @@ fn decided(settings: &Settings, client: &str, name: &str) -> ServerSettings {
         }],
     })
 }
+
+#[test]
+fn the_readme_lists_every_limit_with_its_variable_and_default() {
+    let readme = include_str!("../../../README.md");
+    for limit in runbridge_core::settings::limits::TABLE {
+        let row = format!(
+            "`limits.{}` | {} |",
+            limit.name,
+            limit.unit.show(limit.default)
+        );
+        let line = readme
+            .lines()
+            .find(|line| line.contains(&row))
+            .unwrap_or_else(|| panic!("no row of the README has {row}"));
+        if let Some(variable) = limit.variable {
+            assert!(line.contains(&format!("`{variable}`")), "{line}");
+        }
+    }
+}

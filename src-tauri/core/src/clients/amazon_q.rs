@@ -6,6 +6,7 @@ use super::Search;
 use super::client::{Client, Place};
 use super::expand::Syntax;
 use super::fields::{Dialect, Timeout};
+use super::target::{Reads, Target, TargetFile};
 
 /// Amazon Q Developer.
 pub(super) const AMAZON_Q: Client = Client {
@@ -16,6 +17,16 @@ pub(super) const AMAZON_Q: Client = Client {
         timeout: Timeout::CallMilliseconds,
         bare_url_is_sse: false,
     },
+    target: Some(Target {
+        reads: Reads::PlainJson,
+        restart: "start a new session",
+        processes: &["q", "qchat"],
+        ..Target::plain(|search| {
+            vec![TargetFile::new(
+                search.paths.home.join(".aws/amazonq/mcp.json"),
+            )]
+        })
+    }),
     places: |search| {
         let home = search.paths.home.join(".aws/amazonq");
         let mut places = search.projects(&[".amazonq/mcp.json"]);
@@ -35,6 +46,15 @@ pub(super) const KIRO: Client = Client {
         timeout: Timeout::CallMilliseconds,
         bare_url_is_sse: false,
     },
+    target: Some(Target {
+        processes: &["kiro", "kiro-cli"],
+        ..Target::plain(|search| {
+            vec![TargetFile::under(
+                search.paths.home.join(".kiro"),
+                "settings/mcp.json",
+            )]
+        })
+    }),
     places: |search| {
         let home = search.paths.home.join(".kiro");
         let mut places = search.projects(&[".kiro/settings/mcp.json"]);

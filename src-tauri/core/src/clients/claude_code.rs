@@ -5,6 +5,8 @@
 //! Servers of other projects come last. A checked-in file can turn a server off but never on. Of
 //! `~/.claude.json` nothing is read but servers and lists of names; it holds an account, too.
 
+use serde_json::json;
+
 use std::path::Path;
 
 use super::Search;
@@ -12,6 +14,7 @@ use super::client::{Client, Place, Reading};
 use super::expand::Syntax;
 use super::fields::{Dialect, Timeout};
 use super::parse::{Document, Format, Member, Value};
+use super::target::{Reads, Target, TargetFile};
 use crate::paths::Os;
 
 /// Claude Code.
@@ -23,6 +26,18 @@ pub(super) const CLIENT: Client = Client {
         timeout: Timeout::CallMilliseconds,
         bare_url_is_sse: false,
     },
+    target: Some(Target {
+        entry: |program, _| json!({"type": "stdio", "command": program, "args": [], "env": {}}),
+        reads: Reads::PlainJson,
+        restart: "start a new session",
+        processes: &["claude"],
+        ..Target::plain(|search| {
+            vec![TargetFile {
+                path: user_file(search),
+                installed: settings_folder(search),
+            }]
+        })
+    }),
     places: |search| {
         let mut places = vec![
             Place::user(search.system(managed(search.environment.os()))),

@@ -10,6 +10,7 @@ use super::expand::Scope;
 use super::fields::{self, Dialect, Refusal};
 use super::merge::Candidate;
 use super::parse::{Document, Format, Member, Value};
+use super::target::Target;
 use super::{EntryProblem, Search, Skipped};
 
 /// One client.
@@ -19,6 +20,8 @@ pub(super) struct Client {
     /// Its name as its makers write it.
     pub(super) name: &'static str,
     pub(super) dialect: Dialect,
+    /// How it is connected to us; `None`: it has no file that we may write.
+    pub(super) target: Option<Target>,
     /// Every file that may list its servers, in the client's own order of precedence.
     pub(super) places: fn(&Search<'_>) -> Vec<Place>,
     /// Finds the entries in one of them.

@@ -1,8 +1,11 @@
 //! Cline; it moved out of VS Code's storage, where its old file may linger.
 
+use serde_json::json;
+
 use super::client::{Client, Place};
 use super::expand::Syntax;
 use super::fields::{Dialect, Timeout};
+use super::target::{Reads, Target, TargetFile};
 
 /// Cline.
 pub(super) const CLIENT: Client = Client {
@@ -13,6 +16,16 @@ pub(super) const CLIENT: Client = Client {
         timeout: Timeout::CallSeconds,
         bare_url_is_sse: true,
     },
+    target: Some(Target {
+        entry: |program, _| json!({"command": program, "args": [], "timeout": 180}),
+        reads: Reads::PlainJson,
+        ..Target::plain(|search| {
+            (CLIENT.places)(search)
+                .into_iter()
+                .map(|place| TargetFile::new(place.path))
+                .collect()
+        })
+    }),
     places: |search| {
         let file = "cline_mcp_settings.json";
         let environment = search.environment;

@@ -1,10 +1,12 @@
 //! Continue: YAML with a list of named servers, and JSON files in the shapes of other clients.
 
 use super::client::{Client, Place, Reading};
+use super::edit::Section;
 use super::expand::Syntax;
 use super::explicit::any_shape;
 use super::fields::{Dialect, Timeout};
 use super::parse::{Format, Value};
+use super::target::{Target, TargetFile};
 
 /// Continue.
 pub(super) const CLIENT: Client = Client {
@@ -15,6 +17,18 @@ pub(super) const CLIENT: Client = Client {
         timeout: Timeout::Unknown,
         bare_url_is_sse: false,
     },
+    target: Some(Target {
+        section: |_| Section {
+            keys: &["mcpServers"],
+            list: true,
+        },
+        ..Target::plain(|search| {
+            ["config.yaml", "config.json"]
+                .iter()
+                .map(|file| TargetFile::new(search.paths.home.join(".continue").join(file)))
+                .collect()
+        })
+    }),
     places: |search| {
         let mut places = Vec::new();
         for project in search.projects {

@@ -3,6 +3,7 @@
 use super::client::{Client, Place};
 use super::expand::Syntax;
 use super::fields::{Dialect, Timeout};
+use super::target::{Target, TargetFile};
 
 /// Cursor.
 pub(super) const CLIENT: Client = Client {
@@ -13,6 +14,10 @@ pub(super) const CLIENT: Client = Client {
         timeout: Timeout::Unknown,
         bare_url_is_sse: false,
     },
+    target: Some(Target {
+        processes: &["cursor", "Cursor"],
+        ..Target::plain(|search| vec![TargetFile::new(search.paths.home.join(".cursor/mcp.json"))])
+    }),
     places: |search| {
         let mut places = search.projects(&[".cursor/mcp.json"]);
         places.push(Place::user(search.paths.home.join(".cursor/mcp.json")));

@@ -10,6 +10,7 @@ pub(super) const CLIENT: Client = Client {
     id: "drop-folder",
     name: "Drop folder",
     dialect: PASTED,
+    target: None,
     places: |search| {
         search
             .drop_folders()

@@ -11,6 +11,7 @@ pub(super) const VARIABLE: Client = Client {
     name: "MCP_SERVERS_CONFIG",
     dialect: PASTED,
     // Its text may stand in the variable itself, so `discover` opens it.
+    target: None,
     places: |_| Vec::new(),
     read: any_shape,
 };
@@ -20,6 +21,7 @@ pub(super) const OWN: Client = Client {
     id: "runbridge",
     name: "Runbridge",
     dialect: PASTED,
+    target: None,
     places: |_| Vec::new(),
     read: |reading| {
         let document = reading.document;

@@ -4,6 +4,7 @@ use super::client::{Client, Place, Reading};
 use super::expand::Syntax;
 use super::fields::{Dialect, Timeout};
 use super::parse::{Document, Format, Member, Value};
+use super::target::{Reads, Several, Target, TargetFile};
 use crate::paths::Os;
 
 const DIALECT: Dialect = Dialect {
@@ -17,6 +18,16 @@ pub(super) const GEMINI: Client = Client {
     id: "gemini-cli",
     name: "Gemini CLI",
     dialect: DIALECT,
+    target: Some(Target {
+        reads: Reads::NoMark,
+        restart: "start a new session, or run /mcp refresh",
+        processes: &["gemini"],
+        ..Target::plain(|search| {
+            vec![TargetFile::new(
+                search.paths.home.join(".gemini/settings.json"),
+            )]
+        })
+    }),
     places: |search| {
         let system = match search.environment.os() {
             Os::Linux => "etc/gemini-cli/settings.json",
@@ -51,6 +62,16 @@ pub(super) const QWEN: Client = Client {
     id: "qwen-code",
     name: "Qwen Code",
     dialect: DIALECT,
+    target: Some(Target {
+        reads: Reads::NoMark,
+        restart: "start a new session",
+        processes: &["qwen"],
+        ..Target::plain(|search| {
+            vec![TargetFile::new(
+                search.paths.home.join(".qwen/settings.json"),
+            )]
+        })
+    }),
     places: |search| {
         let mut places = search.projects(&[".qwen/settings.json"]);
         places.push(Place::user(search.paths.home.join(".qwen/settings.json")));
@@ -71,6 +92,16 @@ pub(super) const ANTIGRAVITY: Client = Client {
         timeout: Timeout::Unknown,
         bare_url_is_sse: false,
     },
+    target: Some(Target {
+        several: Several::Ask,
+        processes: &["antigravity"],
+        ..Target::plain(|search| {
+            (ANTIGRAVITY.places)(search)
+                .into_iter()
+                .map(|place| TargetFile::new(place.path))
+                .collect()
+        })
+    }),
     places: |search| {
         let home = search.paths.home.join(".gemini");
         ["antigravity/mcp_config.json", "config/mcp_config.json"]

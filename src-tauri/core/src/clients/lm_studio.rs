@@ -4,6 +4,7 @@ use super::client::{Client, Place};
 use super::expand::Syntax;
 use super::fields::{Dialect, Timeout};
 use super::parse::read_text;
+use super::target::{Target, TargetFile};
 use crate::paths::under_home;
 
 /// LM Studio.
@@ -15,6 +16,15 @@ pub(super) const CLIENT: Client = Client {
         timeout: Timeout::Unknown,
         bare_url_is_sse: false,
     },
+    target: Some(Target {
+        processes: &["lm-studio", "LM Studio"],
+        ..Target::plain(|search| {
+            (CLIENT.places)(search)
+                .into_iter()
+                .map(|place| TargetFile::new(place.path))
+                .collect()
+        })
+    }),
     places: |search| {
         let home = &search.paths.home;
         let pointer = home.join(".lmstudio-home-pointer");

@@ -63,6 +63,8 @@ pub struct Document {
 pub struct Value {
     /// Byte offset.
     pub at: usize,
+    /// Byte offset behind it. A block of YAML ends where the next thing begins.
+    pub end: usize,
     /// What it is.
     pub kind: Kind,
 }
@@ -194,7 +196,11 @@ impl Value {
                     .collect(),
             ),
         };
-        Self { at: NOWHERE, kind }
+        Self {
+            at: NOWHERE,
+            end: NOWHERE,
+            kind,
+        }
     }
 }
 
@@ -222,6 +228,7 @@ impl Document {
             lines,
             root: Value {
                 at: 0,
+                end: 0,
                 kind: Kind::Map(Vec::new()),
             },
         };
@@ -286,10 +293,14 @@ impl Document {
     fn toml(&self) -> Result<Option<Value>, Unreadable> {
         match toml::de::DeTable::parse(&self.text) {
             Ok(table) => {
-                let at = table.span().start;
-                from_toml(toml::de::DeValue::Table(table.into_inner()), at, DEPTH_MAX)
-                    .map(Some)
-                    .ok_or_else(|| unreadable("it is nested too deeply".to_owned()))
+                let span = table.span();
+                from_toml(
+                    toml::de::DeValue::Table(table.into_inner()),
+                    span,
+                    DEPTH_MAX,
+                )
+                .map(Some)
+                .ok_or_else(|| unreadable("it is nested too deeply".to_owned()))
             }
             Err(error) => Err(self.broken(
                 "TOML",
@@ -313,6 +324,22 @@ impl Document {
     }
 }
 
+/// The bytes of a file as they are; `None` if there is none.
+pub(super) fn read_bytes(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
+    match bytes::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The text that bytes stand for.
+pub(super) fn decode(bytes: Vec<u8>) -> Result<String, Unreadable> {
+    bytes::decode(bytes)
+}
+
 /// The text of a file; `None` if there is none.
 pub(super) fn read_text(path: &Path) -> Option<Result<String, Unreadable>> {
     match bytes::read(path) {
@@ -334,7 +361,7 @@ fn unreadable(message: String) -> Unreadable {
 /// The parser has bounded the depth.
 fn from_jsonc(value: ast::Value<'_>) -> Value {
     use jsonc_parser::common::Ranged;
-    let at = value.range().start;
+    let (at, end) = (value.range().start, value.range().end);
     let kind = match value {
         ast::Value::StringLit(text) => Kind::Text(text.value.into_owned()),
         ast::Value::NumberLit(number) => Kind::Number(number.value.to_owned()),
@@ -355,10 +382,14 @@ fn from_jsonc(value: ast::Value<'_>) -> Value {
                 .collect(),
         ),
     };
-    Value { at, kind }
+    Value { at, end, kind }
 }
 
-fn from_toml(value: toml::de::DeValue<'_>, at: usize, depth_left: usize) -> Option<Value> {
+fn from_toml(
+    value: toml::de::DeValue<'_>,
+    span: std::ops::Range<usize>,
+    depth_left: usize,
+) -> Option<Value> {
     use toml::de::DeValue;
     let depth_left = depth_left.checked_sub(1)?;
     let kind = match value {
@@ -374,15 +405,15 @@ fn from_toml(value: toml::de::DeValue<'_>, at: usize, depth_left: usize) -> Opti
             items
                 .into_iter()
                 .map(|item| {
-                    let at = item.span().start;
-                    from_toml(item.into_inner(), at, depth_left)
+                    let span = item.span();
+                    from_toml(item.into_inner(), span, depth_left)
                 })
                 .collect::<Option<_>>()?,
         ),
         DeValue::Table(table) => {
             let members = table.into_iter().map(|(name, value)| {
-                let (name_at, at) = (name.span().start, value.span().start);
-                let value = from_toml(value.into_inner(), at, depth_left)?;
+                let (name_at, span) = (name.span().start, value.span());
+                let value = from_toml(value.into_inner(), span, depth_left)?;
                 Some(Member {
                     at: name_at,
                     name: name.into_inner().into_owned(),
@@ -395,7 +426,11 @@ fn from_toml(value: toml::de::DeValue<'_>, at: usize, depth_left: usize) -> Opti
             Kind::Map(members)
         }
     };
-    Some(Value { at, kind })
+    Some(Value {
+        at: span.start,
+        end: span.end,
+        kind,
+    })
 }
 
 #[cfg(test)]

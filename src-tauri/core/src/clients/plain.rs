@@ -1,9 +1,16 @@
 //! Clients that need no more than a place and a key: `mcpServers` or near it, with nothing filled in.
 
+use std::path::Path;
+
+use serde_json::json;
+
+use super::Search;
 use super::client::{Client, Place, Reading};
+use super::edit::Section;
 use super::expand::Syntax;
 use super::fields::{Dialect, Timeout};
 use super::parse::Value;
+use super::target::{Target, TargetFile, stdio};
 use crate::paths::Os;
 
 const DIALECT: Dialect = Dialect {
@@ -21,6 +28,12 @@ pub(super) const WARP: Client = Client {
     id: "warp",
     name: "Warp",
     dialect: DIALECT,
+    target: Some(Target::plain(|search| {
+        vec![TargetFile::under(
+            search.paths.home.join(".warp"),
+            ".mcp.json",
+        )]
+    })),
     places: |search| {
         let mut places = search.projects(&[".warp/.mcp.json"]);
         places.push(Place::user(search.paths.home.join(".warp/.mcp.json")));
@@ -34,6 +47,15 @@ pub(super) const JUNIE: Client = Client {
     id: "junie",
     name: "JetBrains Junie",
     dialect: DIALECT,
+    target: Some(Target {
+        restart: "start a new session",
+        ..Target::plain(|search| {
+            vec![TargetFile::under(
+                search.paths.home.join(".junie"),
+                "mcp/mcp.json",
+            )]
+        })
+    }),
     places: |search| {
         let mut places = search.projects(&[".junie/mcp/mcp.json"]);
         places.push(Place::user(search.paths.home.join(".junie/mcp/mcp.json")));
@@ -47,6 +69,17 @@ pub(super) const AMP: Client = Client {
     id: "amp",
     name: "Amp",
     dialect: DIALECT,
+    target: Some(Target {
+        section: |_| Section {
+            keys: &["amp.mcpServers"],
+            list: false,
+        },
+        ..Target::plain(|search| {
+            vec![TargetFile::new(
+                search.paths.xdg_config.join("amp/settings.json"),
+            )]
+        })
+    }),
     places: |search| {
         vec![Place::user(
             search.paths.xdg_config.join("amp/settings.json"),
@@ -60,6 +93,11 @@ pub(super) const TRAE: Client = Client {
     id: "trae",
     name: "Trae",
     dialect: DIALECT,
+    target: Some(Target::plain(|search| {
+        vec![TargetFile::new(
+            search.paths.user_config.join("Trae/User/mcp.json"),
+        )]
+    })),
     places: |search| {
         vec![Place::user(
             search.paths.user_config.join("Trae/User/mcp.json"),
@@ -73,6 +111,10 @@ pub(super) const KIMI: Client = Client {
     id: "kimi",
     name: "Kimi",
     dialect: DIALECT,
+    target: Some(Target {
+        restart: "start a new session",
+        ..Target::plain(|search| vec![TargetFile::new(search.paths.home.join(".kimi/mcp.json"))])
+    }),
     places: |search| vec![Place::user(search.paths.home.join(".kimi/mcp.json"))],
     read: servers,
 };
@@ -82,6 +124,11 @@ pub(super) const DROID: Client = Client {
     id: "factory-droid",
     name: "Factory Droid",
     dialect: DIALECT,
+    target: Some(Target {
+        entry: |program, _| stdio(program),
+        restart: "start a new session",
+        ..Target::plain(|search| vec![TargetFile::new(search.paths.home.join(".factory/mcp.json"))])
+    }),
     places: |search| vec![Place::user(search.paths.home.join(".factory/mcp.json"))],
     read: servers,
 };
@@ -91,6 +138,9 @@ pub(super) const QODER: Client = Client {
     id: "qoder",
     name: "Qoder",
     dialect: DIALECT,
+    target: Some(Target::plain(|search| {
+        vec![TargetFile::new(search.paths.home.join(".qoder/mcp.json"))]
+    })),
     places: |search| vec![Place::user(search.paths.home.join(".qoder/mcp.json"))],
     read: servers,
 };
@@ -100,14 +150,18 @@ pub(super) const CRUSH: Client = Client {
     id: "crush",
     name: "Crush",
     dialect: DIALECT,
+    target: Some(Target {
+        section: |_| Section {
+            keys: &["mcp"],
+            list: false,
+        },
+        entry: |program, _| stdio(program),
+        restart: "start it again",
+        ..Target::plain(|search| vec![TargetFile::new(crush(search).join("crush/crush.json"))])
+    }),
     places: |search| {
-        let config = if search.environment.os() == Os::Windows {
-            &search.paths.user_local
-        } else {
-            &search.paths.xdg_config
-        };
         let mut places = search.projects(&[".crush.json"]);
-        places.push(Place::user(config.join("crush/crush.json")));
+        places.push(Place::user(crush(search).join("crush/crush.json")));
         places
     },
     read: |reading| reading.section(&["mcp"]),
@@ -118,6 +172,15 @@ pub(super) const VIBE: Client = Client {
     id: "mistral-vibe",
     name: "Mistral Vibe",
     dialect: DIALECT,
+    target: Some(Target {
+        section: |_| Section {
+            keys: &["mcp_servers"],
+            list: true,
+        },
+        entry: |program, _| json!({"transport": "stdio", "command": program, "args": []}),
+        restart: "start it again",
+        ..Target::plain(|search| vec![TargetFile::new(search.paths.home.join(".vibe/config.toml"))])
+    }),
     places: |search| vec![Place::user(search.paths.home.join(".vibe/config.toml"))],
     read: |reading| {
         let document = reading.document;
@@ -136,3 +199,11 @@ pub(super) const VIBE: Client = Client {
         }
     },
 };
+
+fn crush<'a>(search: &'a Search<'_>) -> &'a Path {
+    if search.environment.os() == Os::Windows {
+        &search.paths.user_local
+    } else {
+        &search.paths.xdg_config
+    }
+}

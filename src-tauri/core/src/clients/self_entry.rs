@@ -70,6 +70,11 @@ impl<'a> SelfEntries<'a> {
         self.words(&words, DEPTH_MAX)
     }
 
+    /// Whether this program is us under whatever name.
+    pub(super) fn is_us(&self, program: &str) -> bool {
+        matches!(self.program(program), Program::Ours)
+    }
+
     fn words(&self, words: &[&str], depth_left: usize) -> Option<String> {
         let depth_left = depth_left.checked_sub(1)?;
         let (&program, args) = words.split_first()?;

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 
 use super::Search;
 use super::client::{Client, Place, Reading};
+use super::edit::Section;
 use super::expand::Syntax;
 use super::fields::{Dialect, Timeout};
+use super::target::{Several, Target, TargetFile, stdio};
 
 /// VS Code.
 pub(super) const CLIENT: Client = Client {
@@ -18,6 +20,19 @@ pub(super) const CLIENT: Client = Client {
         timeout: Timeout::Unknown,
         bare_url_is_sse: false,
     },
+    target: Some(Target {
+        // Each is a program of its own.
+        several: Several::Ask,
+        section: |_| SERVERS,
+        entry: |program, _| stdio(program),
+        processes: &["code", "code-insiders", "codium", "Code", "Electron"],
+        ..Target::plain(|search| {
+            user_folders(search)
+                .into_iter()
+                .map(|user| TargetFile::new(user.join("mcp.json")))
+                .collect()
+        })
+    }),
     places: |search| {
         let mut places = search.projects(&[".vscode/mcp.json"]);
         for user in user_folders(search) {
@@ -33,6 +48,12 @@ pub(super) const CLIENT: Client = Client {
         places
     },
     read,
+};
+
+/// Where VS Code, and what writes as it does, lists servers.
+pub(super) const SERVERS: Section = Section {
+    keys: &["servers"],
+    list: false,
 };
 
 /// The `User` folder of each kin.

@@ -1,8 +1,12 @@
 //! Zed. Servers that its extensions provide have no command and are listed as such.
 
+use serde_json::json;
+
 use super::client::{Client, Place};
+use super::edit::Section;
 use super::expand::Syntax;
 use super::fields::{Dialect, Timeout};
+use super::target::{Several, Target, TargetFile};
 use crate::paths::Os;
 
 /// Zed.
@@ -14,6 +18,22 @@ pub(super) const CLIENT: Client = Client {
         timeout: Timeout::Unknown,
         bare_url_is_sse: false,
     },
+    target: Some(Target {
+        several: Several::Ask,
+        section: |_| Section {
+            keys: &["context_servers"],
+            list: false,
+        },
+        entry: |program, _| json!({"command": program, "args": [], "env": {}}),
+        processes: &["zed", "zed-editor"],
+        ..Target::plain(|search| {
+            (CLIENT.places)(search)
+                .into_iter()
+                .filter(|place| place.project.is_none())
+                .map(|place| TargetFile::new(place.path))
+                .collect()
+        })
+    }),
     places: |search| {
         let mut places = search.projects(&[".zed/settings.json"]);
         if search.environment.os() == Os::Windows {

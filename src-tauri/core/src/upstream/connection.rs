@@ -1,5 +1,6 @@
 //! One running server that has been greeted: calls and lists over it, until it ends.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, SystemTime};
@@ -7,7 +8,8 @@ use std::time::{Duration, SystemTime};
 use rmcp::ClientHandler;
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientConfig, ClientNotification,
-    ClientRequest, CustomRequest, CustomResult, ErrorData, RequestId,
+    ClientRequest, CustomRequest, CustomResult, ErrorCode, ErrorData, ProgressNotificationParam,
+    ProgressToken, RequestId,
 };
 use rmcp::service::{
     NotificationContext, Peer, PeerRequestOptions, RequestContext, RoleClient, RunningService,
@@ -18,13 +20,15 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::error::UpstreamError;
+use super::error::{UpstreamError, seconds};
+use super::http::ParamHeaders;
 use super::lifecycle::{Greeting, answer, client_info};
-use super::stdio::{Noise, Process, ProcessHandle, StderrTail};
+use super::link::Link;
+use super::stdio::ProcessHandle;
 use super::tools::{TOOLS_MAX, ToolList};
 use super::wire::raw_result;
 use super::{EXIT_STATUS, lock};
@@ -35,6 +39,13 @@ const PAGES_MAX: usize = 1_000;
 /// Text of one `tools/list`, all pages together.
 const LIST_BYTES_MAX: usize = super::wire::LINE_BYTES_MAX;
 
+/// Between two subscriptions to changes, and the most that repeated failures make of it.
+const LISTEN_AGAIN: Duration = Duration::from_millis(500);
+const LISTEN_AGAIN_MAX: Duration = Duration::from_mins(1);
+
+/// Of the words that a server sends with its progress.
+const PROGRESS_CHARS_MAX: usize = 200;
+
 /// One listing that nobody waits for with a deadline of his own.
 const LIST: Duration = Duration::from_secs(30);
 
@@ -42,10 +53,9 @@ const LIST: Duration = Duration::from_secs(30);
 pub(crate) struct Connection {
     server: String,
     service: RunningService<RoleClient, Face>,
-    process: Process,
+    link: Link,
     greeting: Greeting,
-    stderr: Arc<StderrTail>,
-    noise: Arc<Noise>,
+    listeners: Listeners,
     started_at: SystemTime,
     tools: Mutex<Listed>,
     /// Held while a list is under way, so that there is one at a time.
@@ -64,9 +74,16 @@ struct Listed {
     began: Option<Instant>,
 }
 
+/// Hears in words how far a call has got.
+pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Who wants to hear of which request: those of the calls under way, and no others.
+type Listeners = Arc<Mutex<HashMap<ProgressToken, Progress>>>;
+
 /// Our side of the protocol: what servers may ask of us.
 struct Face {
     tools_changed: Arc<Notify>,
+    listeners: Listeners,
 }
 
 impl ClientHandler for Face {
@@ -87,21 +104,61 @@ impl ClientHandler for Face {
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
         self.tools_changed.notify_one();
     }
+
+    async fn on_progress(
+        &self,
+        params: ProgressNotificationParam,
+        _context: NotificationContext<RoleClient>,
+    ) {
+        let listener = lock(&self.listeners).get(&params.progress_token).cloned();
+        if let Some(listener) = listener {
+            listener(&how_far(&params));
+        }
+    }
+}
+
+/// `3 of 10: indexing`, as far as the server says it.
+fn how_far(params: &ProgressNotificationParam) -> String {
+    let message = params.message.as_deref().unwrap_or_default().trim();
+    let message: String = message.chars().take(PROGRESS_CHARS_MAX).collect();
+    let count = match params.total {
+        Some(total) => format!("{} of {total}", params.progress),
+        None => params.progress.to_string(),
+    };
+    if message.is_empty() {
+        count
+    } else if params.total.is_some() {
+        format!("{count}: {message}")
+    } else {
+        message
+    }
+}
+
+/// Forgets a listener when its call has ended.
+struct Listening<'a> {
+    listeners: &'a Listeners,
+    token: ProgressToken,
+}
+
+impl Drop for Listening<'_> {
+    fn drop(&mut self) {
+        lock(self.listeners).remove(&self.token);
+    }
 }
 
 impl Connection {
     pub(super) fn new(
         server: String,
         transport: impl Transport<RoleClient> + 'static,
-        process: Process,
+        link: Link,
         greeting: Greeting,
-        stderr: Arc<StderrTail>,
-        noise: Arc<Noise>,
         on_tools: impl Fn(Arc<ToolList>) + Send + Sync + 'static,
     ) -> Arc<Self> {
         let tools_changed = Arc::new(Notify::new());
+        let listeners = Listeners::default();
         let face = Face {
             tools_changed: Arc::clone(&tools_changed),
+            listeners: Arc::clone(&listeners),
         };
         let closed = CancellationToken::new();
         let transport = Ending {
@@ -116,15 +173,15 @@ impl Connection {
         Arc::new_cyclic(|connection: &Weak<Self>| {
             let mut tasks = vec![spawn(follow(Weak::clone(connection), tools_changed))];
             if greeting.tools_list_changed && !greeting.peer.protocol_version.has_initialize() {
-                tasks.push(spawn(subscribe(service.peer().clone())));
+                let again = link.process().is_none();
+                tasks.push(spawn(subscribe(service.peer().clone(), again)));
             }
             Self {
                 server,
                 service,
-                process,
+                link,
                 greeting,
-                stderr,
-                noise,
+                listeners,
                 started_at: SystemTime::now(),
                 tools: Mutex::new(Listed {
                     tools: Err(not_yet),
@@ -139,12 +196,8 @@ impl Connection {
         })
     }
 
-    pub(super) fn process(&self) -> ProcessHandle {
-        self.process.handle()
-    }
-
-    pub(super) fn pid(&self) -> u32 {
-        self.process.pid()
+    pub(super) fn process(&self) -> Option<ProcessHandle> {
+        self.link.process()
     }
 
     pub(super) fn started_at(&self) -> SystemTime {
@@ -156,9 +209,7 @@ impl Connection {
     }
 
     pub(super) fn is_closed(&self) -> bool {
-        self.closed.is_cancelled()
-            || self.stopping.load(Ordering::SeqCst)
-            || self.process.has_exited()
+        self.closed.is_cancelled() || self.stopping.load(Ordering::SeqCst) || self.link.has_ended()
     }
 
     /// Resolves when the connection has ended, without keeping it alive.
@@ -170,11 +221,7 @@ impl Connection {
     pub(super) fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         notes.extend(self.greeting.note.clone());
-        if let Some(line) = self.noise.first() {
-            notes.push(format!(
-                "writes to stdout, which is for messages alone; the first line was: {line}"
-            ));
-        }
+        notes.extend(self.link.note());
         match &lock(&self.tools).tools {
             Ok(tools) => notes.extend(tools.notes.iter().cloned()),
             Err(error) => notes.push(error.to_string()),
@@ -218,9 +265,13 @@ impl Connection {
         }
         let began = Some(Instant::now());
         let answer = match self.all_pages().await {
-            Err(error @ (UpstreamError::Died { .. } | UpstreamError::Stopped { .. })) => {
-                return Err(error);
-            }
+            Err(
+                error @ (UpstreamError::Died { .. }
+                | UpstreamError::Stopped { .. }
+                | UpstreamError::SignIn { .. }
+                | UpstreamError::Unreachable { .. }
+                | UpstreamError::SessionLost { .. }),
+            ) => return Err(error),
             answer => answer,
         };
         let mut listed = lock(&self.tools);
@@ -327,11 +378,17 @@ impl Connection {
         tool: &str,
         arguments: Map<String, Value>,
         limit: Duration,
+        progress: Option<Progress>,
     ) -> Result<Box<RawValue>, UpstreamError> {
+        let headers = self.param_headers(tool, &arguments);
         let mut params = Map::with_capacity(2);
         params.insert("name".to_owned(), tool.into());
         params.insert("arguments".to_owned(), Value::Object(arguments));
-        match timeout(limit, self.request("tools/call", Value::Object(params))).await {
+        let mut request = CustomRequest::new("tools/call", Some(Value::Object(params)));
+        if !headers.is_empty() {
+            request.extensions.insert(headers);
+        }
+        match timeout(limit, self.send(request, progress)).await {
             Ok(result) => result,
             Err(_) => Err(UpstreamError::ToolTimeout {
                 server: self.server.clone(),
@@ -341,12 +398,53 @@ impl Connection {
         }
     }
 
-    /// One request. Dropping the future cancels it at the server.
+    /// One request within `limit`, whatever it asks for.
+    pub(super) async fn ask(
+        &self,
+        method: &str,
+        params: Value,
+        limit: Duration,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        timeout(limit, self.request(method, params))
+            .await
+            .unwrap_or_else(|_| {
+                Err(UpstreamError::Protocol {
+                    server: self.server.clone(),
+                    detail: format!("{method} was not answered within {}", seconds(limit)),
+                })
+            })
+    }
+
+    /// Headers that the tool's schema asks for; only servers of the newer era on HTTP do.
+    fn param_headers(&self, tool: &str, arguments: &Map<String, Value>) -> ParamHeaders {
+        if self.link.process().is_some() || self.greeting.peer.protocol_version.has_initialize() {
+            return ParamHeaders::default();
+        }
+        let tools = self.tools().ok();
+        let found = tools
+            .as_ref()
+            .and_then(|list| list.tools.iter().find(|one| one.name == tool));
+        found.map_or_else(ParamHeaders::default, |found| {
+            ParamHeaders::of(&found.input_schema, arguments)
+        })
+    }
+
     async fn request(&self, method: &str, params: Value) -> Result<Box<RawValue>, UpstreamError> {
+        self.send(CustomRequest::new(method, Some(params)), None)
+            .await
+    }
+
+    /// One request. Dropping the future cancels it at the server.
+    async fn send(
+        &self,
+        request: CustomRequest,
+        progress: Option<Progress>,
+    ) -> Result<Box<RawValue>, UpstreamError> {
+        let method = request.method.clone();
         if self.is_closed() {
             return Err(self.death().await);
         }
-        let request = ClientRequest::CustomRequest(CustomRequest::new(method, Some(params)));
+        let request = ClientRequest::CustomRequest(request);
         let peer = self.service.peer();
         let sent = peer
             .send_cancellable_request(request, PeerRequestOptions::no_options())
@@ -359,6 +457,15 @@ impl Connection {
             peer,
             id: Some(handle.id.clone()),
         };
+        let id = handle.id.clone();
+        let _listening = progress.map(|progress| {
+            let token = handle.progress_token.clone();
+            lock(&self.listeners).insert(token.clone(), progress);
+            Listening {
+                listeners: &self.listeners,
+                token,
+            }
+        });
         let answered = tokio::select! {
             biased;
             answered = &mut handle.rx => answered,
@@ -368,6 +475,9 @@ impl Connection {
             },
         };
         cancel.id = None;
+        if let Some(fault) = self.link.take_fault(&id) {
+            return Err(fault.into_error(&self.server));
+        }
         match answered {
             Ok(Ok(result)) => raw_result(result).map_err(|error| UpstreamError::Protocol {
                 server: self.server.clone(),
@@ -401,18 +511,7 @@ impl Connection {
                 server: self.server.clone(),
             };
         }
-        let exit = if let Some(exit) = self.process.exit(EXIT_STATUS).await {
-            exit.to_string()
-        } else {
-            // Without its output it is of no use, and it must not stay beside its successor.
-            self.process.begin_stop();
-            "closed its output".to_owned()
-        };
-        UpstreamError::Died {
-            server: self.server.clone(),
-            exit,
-            stderr_last: self.stderr.last_line(),
-        }
+        self.link.death(&self.server).await
     }
 
     /// The same end, told of a server that was not ready.
@@ -440,7 +539,7 @@ impl Connection {
     pub(super) async fn stop(&self) {
         self.stopping.store(true, Ordering::SeqCst);
         self.service.cancellation_token().cancel();
-        self.process.stop().await;
+        self.link.stop().await;
     }
 }
 
@@ -526,17 +625,33 @@ async fn follow(connection: Weak<Connection>, tools_changed: Arc<Notify>) {
     }
 }
 
-/// Since 2026-07-28 a server tells of changes only on a request that stays open for it.
-async fn subscribe(peer: Peer<RoleClient>) {
-    let params = json!({ "notifications": { "toolsListChanged": true } });
-    let request = CustomRequest::new("subscriptions/listen", Some(params));
-    let request = ClientRequest::CustomRequest(request);
-    let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options());
-    let ended = match sent.await {
-        Ok(handle) => handle.rx.await,
-        Err(error) => Ok(Err(error)),
-    };
-    if let Ok(Err(error)) = ended {
-        tracing::debug!(%error, "there is no subscription to changes of tools");
+/// Since 2026-07-28 a server tells of changes only on a request that stays open for it. Over HTTP
+/// that request may break, and is made again; on a pipe it ends with the server.
+async fn subscribe(peer: Peer<RoleClient>, again: bool) {
+    let mut wait = LISTEN_AGAIN;
+    loop {
+        let params = json!({ "notifications": { "toolsListChanged": true } });
+        let request = CustomRequest::new("subscriptions/listen", Some(params));
+        let request = ClientRequest::CustomRequest(request);
+        let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options());
+        let begun = Instant::now();
+        let ended = match sent.await {
+            Ok(handle) => handle.rx.await,
+            Err(error) => Ok(Err(error)),
+        };
+        if let Ok(Err(error)) = &ended {
+            tracing::debug!(%error, "there is no subscription to changes of tools");
+        }
+        let refused = matches!(&ended, Ok(Err(ServiceError::McpError(error)))
+            if error.code == ErrorCode::METHOD_NOT_FOUND);
+        if !again || refused || peer.is_transport_closed() {
+            return;
+        }
+        wait = if begun.elapsed() > LISTEN_AGAIN_MAX {
+            LISTEN_AGAIN
+        } else {
+            (wait * 2).min(LISTEN_AGAIN_MAX)
+        };
+        sleep(wait).await;
     }
 }

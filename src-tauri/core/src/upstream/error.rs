@@ -37,9 +37,25 @@ pub enum UpstreamError {
         /// The variables and inputs without a value.
         needs: Vec<String>,
     },
-    /// The entry asks for a transport that is not there.
-    #[error("server `{server}` cannot be reached: remote servers are not supported yet")]
-    TransportUnsupported {
+    /// A remote server wants to know who calls. No browser is opened for it.
+    #[error("server `{server}` needs you to sign in: {detail}")]
+    SignIn {
+        /// Which server.
+        server: String,
+        /// What it answered, and what to do.
+        detail: String,
+    },
+    /// A remote server cannot be reached, or the connection broke during the call.
+    #[error("server `{server}` cannot be reached: {reason}")]
+    Unreachable {
+        /// Which server.
+        server: String,
+        /// What happened.
+        reason: String,
+    },
+    /// A remote server has forgotten the session, and did not carry the request out for that.
+    #[error("server `{server}` has ended its session again and again; restart it to try anew")]
+    SessionLost {
         /// Which server.
         server: String,
     },
@@ -156,8 +172,9 @@ impl UpstreamError {
         match self {
             Self::ServerNotFound { .. } => "server_not_found".into(),
             Self::ServerDisabled { .. } => "server_disabled".into(),
-            Self::NeedsValue { .. } => "server_auth_required".into(),
-            Self::TransportUnsupported { .. }
+            Self::NeedsValue { .. } | Self::SignIn { .. } => "server_auth_required".into(),
+            Self::Unreachable { .. }
+            | Self::SessionLost { .. }
             | Self::Start { .. }
             | Self::Died { .. }
             | Self::Stopped { .. } => "server_unreachable".into(),
@@ -184,7 +201,9 @@ impl UpstreamError {
             Self::ServerNotFound { .. }
             | Self::ServerDisabled { .. }
             | Self::NeedsValue { .. }
-            | Self::TransportUnsupported { .. }
+            | Self::SignIn { .. }
+            | Self::Unreachable { .. }
+            | Self::SessionLost { .. }
             | Self::Start { .. }
             | Self::BackingOff { .. }
             | Self::Died { .. }

@@ -8,9 +8,9 @@
 use std::borrow::Cow;
 
 use rmcp::model::{
-    CustomRequest, CustomResult, ErrorCode, ErrorData, Extensions, RequestId, ServerJsonRpcMessage,
-    ServerNotification, ServerRequest, ServerResult, ToolListChangedNotification,
-    ToolListChangedNotificationMethod,
+    CustomRequest, CustomResult, ErrorCode, ErrorData, Extensions, ProgressNotification,
+    ProgressNotificationParam, ProgressToken, RequestId, ServerJsonRpcMessage, ServerNotification,
+    ServerRequest, ServerResult, ToolListChangedNotification, ToolListChangedNotificationMethod,
 };
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
@@ -198,8 +198,12 @@ fn message(text: &str) -> Option<Vec<ServerJsonRpcMessage>> {
         // A structured log line may well have a `method`; it has no `jsonrpc`.
         envelope.jsonrpc?;
         let Some(id) = id else {
-            let concerns_us = method == "notifications/tools/list_changed";
-            return Some(concerns_us.then(tools_changed).into_iter().collect());
+            let notification = match &*method {
+                "notifications/tools/list_changed" => Some(tools_changed()),
+                "notifications/progress" => envelope.params.and_then(progress),
+                _ => None,
+            };
+            return Some(notification.into_iter().collect());
         };
         // Requests keep their generic form, so that one with odd parameters is answered too.
         let params = envelope
@@ -228,6 +232,29 @@ fn tools_changed() -> ServerJsonRpcMessage {
     };
     ServerJsonRpcMessage::notification(ServerNotification::ToolListChangedNotification(
         notification,
+    ))
+}
+
+/// `None`: it names no request that it belongs to.
+fn progress(params: &RawValue) -> Option<ServerJsonRpcMessage> {
+    #[derive(Deserialize)]
+    struct Params {
+        #[serde(rename = "progressToken")]
+        token: Value,
+        #[serde(default)]
+        progress: Option<f64>,
+        #[serde(default)]
+        total: Option<f64>,
+        #[serde(default)]
+        message: Option<String>,
+    }
+    let read: Params = serde_json::from_str(params.get()).ok()?;
+    let token = ProgressToken(request_id(read.token)?);
+    let mut params = ProgressNotificationParam::new(token, read.progress.unwrap_or_default());
+    params.total = read.total;
+    params.message = read.message;
+    Some(ServerJsonRpcMessage::notification(
+        ServerNotification::ProgressNotification(ProgressNotification::new(params)),
     ))
 }
 

@@ -55,7 +55,7 @@ fn sources(folder: &Path) -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
             .unwrap_or_default()
             .to_string_lossy()
             .into_owned();
-        if name.ends_with(".py") {
+        if path.extension().is_some_and(|extension| extension == "py") {
             sources.insert(name, fs::read(&path)?);
         }
     }

@@ -112,6 +112,8 @@ def supervise(child):
         if code is None and deadline is not None and time.monotonic() >= deadline:
             code = 128 + signal.SIGKILL
         if code is not None:
+            if code == 128 + signal.SIGKILL:
+                tell_oom_kills()
             end_all(child)
             os._exit(code)
         left_ms = None
@@ -126,6 +128,20 @@ def supervise(child):
             elif deadline is None:
                 poll.unregister(0)
                 deadline = time.monotonic() + GONE_S
+
+
+def tell_oom_kills():
+    """Write to stderr, where the host looks, how many processes of this container the kernel has
+    killed for memory: from outside, that looks like any other SIGKILL."""
+    for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
+        try:
+            with open(path, "rb") as file:
+                lines = file.read().splitlines()
+            for line in lines:
+                if line.startswith(b"oom_kill "):
+                    os.write(2, line + b"\n")
+        except OSError:
+            pass
 
 
 def reap(child):

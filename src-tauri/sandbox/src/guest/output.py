@@ -67,6 +67,8 @@ class Output:
         # The run that a thread without a known run prints for, and child processes.
         self.run = 0
         self._pipes = {}
+        # Own ends of these pipes, by the descriptor that they are for.
+        self._writers = {}
         self._pipes_poll = select.poll()
         # In a forked child: what it has printed of its current lines, by descriptor. It prints to
         # the pipes of its parent like any other child.
@@ -78,15 +80,28 @@ class Output:
         self._memory_short = memory_short
         for fd, kind in ((1, STDOUT), (2, STDERR)):
             reader, writer = os.pipe()
-            os.dup2(writer, fd, inheritable=True)
-            os.close(writer)
+            self._writers[fd] = move_up(writer)
             high = move_up(reader)
             os.set_blocking(high, False)
             self._pipes[high] = kind
             self._pipes_poll.register(high, select.POLLIN)
+        self.restore_descriptors()
         _thread.start_new_thread(self._write_frames, ())
         _thread.start_new_thread(self._watch_pipes, ())
         os.register_at_fork(after_in_child=self._after_fork)
+
+    def restore_descriptors(self):
+        """The standard descriptors as they were, whatever user code did to them."""
+        for fd, writer in self._writers.items():
+            os.dup2(writer, fd, inheritable=True)
+        try:
+            os.fstat(0)
+        except OSError:
+            null = os.open(os.devnull, os.O_RDONLY)
+            if null != 0:
+                os.dup2(null, 0)
+                os.close(null)
+            os.set_inheritable(0, True)
 
     def send(self, kind, ident, payload):
         """Send one frame behind everything sent before."""
@@ -261,7 +276,8 @@ class Output:
     def _after_fork(self):
         self._lines = {}
         self._door.close()
-        for fd in self._pipes:
+        # The child has its own copies of what it prints to, as the descriptors 1 and 2.
+        for fd in (*self._pipes, *self._writers.values()):
             try:
                 os.close(fd)
             except OSError:
@@ -402,15 +418,18 @@ class ByteStream(io.BufferedIOBase):
 
 
 _exit_now = os._exit
-_thread_start = threading.Thread.start
-_executor_submit = concurrent.futures.ThreadPoolExecutor.submit
+_Thread = threading.Thread
+_thread_start = _Thread.start
+_Pool = concurrent.futures.ThreadPoolExecutor
+_executor_submit = _Pool.submit
 
 
 def carry_runs(output):
     """Let threads print under the run that started them, and a pool's threads under the run that
     gave them the work. Called again before each run, in case user code undid it."""
-    threading.Thread.start = _Carry.start
-    concurrent.futures.ThreadPoolExecutor.submit = _Carry.submit
+    threading.Thread = _Thread
+    _Thread.start = _Carry.start
+    _Pool.submit = _Carry.submit
     os._exit = _Carry.leave
     _Carry.output = output
 

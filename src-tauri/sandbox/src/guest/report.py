@@ -1,10 +1,12 @@
 """An exception of user code, as the host reports it: type, message, traceback.
 
-The traceback is Python's own text without the guest's frames and without what lies above the
-user's first frame.
+The traceback is Python's own text with the user's frames alone: neither the guest's, nor those of
+the standard library and of installed packages, which say little to who wrote the code and much of it.
 """
 
+import os
 import re
+import sys
 import traceback
 
 # Characters of a traceback or a message.
@@ -13,6 +15,10 @@ TEXT_MAX = 20_000
 _OWN = "<guest "
 # Files that user code was compiled under: runs and saved tools.
 _USER = ("<run", "<saved tool")
+# Where the standard library and installed packages lie.
+_INSTALLED = tuple(
+    sorted({os.path.join(prefix, "") for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)})
+) + ("<frozen ",)
 
 
 def describe(error):
@@ -48,6 +54,9 @@ def shorten(text, most=TEXT_MAX):
 
 def _message(error):
     try:
+        # Python's own text of it repeats the place, which the traceback shows.
+        if isinstance(error, SyntaxError) and isinstance(error.msg, str):
+            return error.msg
         return str(error)
     except BaseException as bad:
         return "<the exception's own text raised %s>" % type(bad).__name__
@@ -65,9 +74,10 @@ def _cut(shown, seen):
 
 
 def _user_frames(stack):
-    first = 0
-    for index, frame in enumerate(stack):
-        if frame.filename.startswith(_USER):
-            first = index
-            break
-    return [frame for frame in stack[first:] if not frame.filename.startswith(_OWN)]
+    return [frame for frame in stack if _is_users(frame.filename)]
+
+
+def _is_users(filename):
+    if filename.startswith(_USER):
+        return True
+    return not filename.startswith(_OWN) and not filename.startswith(_INSTALLED)

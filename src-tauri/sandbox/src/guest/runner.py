@@ -498,6 +498,7 @@ class Runner:
     def _restore(self):
         """Python's own things as they were, before user code executes again."""
         self._undo()
+        self._output.restore_descriptors()
         outputs.replace_streams(self._output)
         outputs.carry_runs(self._output)
         sys.displayhook = self._display_then

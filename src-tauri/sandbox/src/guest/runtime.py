@@ -6,6 +6,7 @@ this run may do it. Nothing here knows a schema, a secret or a file of the host.
 """
 
 import asyncio
+import base64
 import collections.abc
 import importlib.machinery
 import inspect
@@ -259,6 +260,18 @@ class Server:
         return text + ">"
 
 
+# What a proxy does beside calling tools, unless the server has a tool of that name: the request, and
+# the arguments that may be given without their names, of which the first is required.
+OFFERS = {
+    "list_tools": ("tools", ()),
+    "resources": ("resources/list", ()),
+    "resource_templates": ("resources/templates/list", ()),
+    "read_resource": ("resources/read", ("uri",)),
+    "prompts": ("prompts/list", ()),
+    "get_prompt": ("prompts/get", ("name", "arguments")),
+}
+
+
 class Tool:
     """A tool. Called with keyword arguments, or with one mapping of them, it gives a coroutine."""
 
@@ -272,9 +285,13 @@ class Tool:
 
     def __call__(self, /, *args, **arguments):
         if args:
-            if len(args) > 1 or not isinstance(args[0], collections.abc.Mapping):
+            positional = OFFERS.get(self._tool, (None, ()))[1]
+            if isinstance(args[0], str) and len(args) <= len(positional):
+                arguments = dict(zip(positional, args), **arguments)
+            elif len(args) > 1 or not isinstance(args[0], collections.abc.Mapping):
                 raise TypeError(self._wants_keywords())
-            arguments = dict(args[0], **arguments)
+            else:
+                arguments = dict(args[0], **arguments)
         return self._runtime.coroutine(
             self._label, self._runtime.api._tool_value, self._server, self._tool, arguments
         )
@@ -325,6 +342,27 @@ class Tool:
 
     def __repr__(self):
         return "<MCP tool %s>" % self._label
+
+
+def _is_offer(name, arguments):
+    """Whether a call of what is no tool means something else that servers offer."""
+    if name not in OFFERS:
+        return False
+    known = OFFERS[name][1]
+    return set(arguments) <= set(known) and (not known or known[0] in arguments)
+
+
+def contents_of(answer):
+    """What is in a resource: text or bytes if it is one thing, else the list as it came."""
+    contents = answer.get("contents") if isinstance(answer, dict) else None
+    if not isinstance(contents, list):
+        return answer
+    if len(contents) == 1 and isinstance(contents[0], dict):
+        if isinstance(contents[0].get("text"), str):
+            return contents[0]["text"]
+        if isinstance(contents[0].get("blob"), str):
+            return base64.b64decode(contents[0]["blob"])
+    return contents
 
 
 class Memories(list):
@@ -422,17 +460,47 @@ class Api:
         try:
             reply = await self._calls.ask("tool.call", params, Record)
         except MCPError as error:
-            # A name of older prompts: the proxy itself listed its tools.
-            if error.code != "tool_not_found" or tool != "list_tools" or arguments:
+            if error.code != "tool_not_found" or not _is_offer(tool, arguments):
                 raise
             reply = None
         if reply is None:
-            return await self._await("tools", {"server": server})
+            return await self._offer(tool, server, arguments)
         return value_of(reply, server, tool)
+
+    async def _offer(self, name, server, arguments):
+        answer = await self._await(OFFERS[name][0], dict(arguments, server=server))
+        return contents_of(answer) if name == "read_resource" else answer
 
     async def _tool_raw(self, server, tool, arguments):
         params = {"server": server, "tool": tool, "arguments": arguments}
         return (await self._calls.ask("tool.call", params))["result"]
+
+    # Resources and prompts.
+
+    def list_resources(self, server):
+        """The resources of a server: uri, name, description, mimeType."""
+        return self._coroutine("list_resources", "resources/list", {"server": _server_name(server)})
+
+    def list_resource_templates(self, server):
+        """The addresses of resources that have gaps to fill: uriTemplate, name, description."""
+        return self._coroutine(
+            "list_resource_templates", "resources/templates/list", {"server": _server_name(server)}
+        )
+
+    def read_resource(self, server, uri):
+        """A resource: its text, its bytes, or the list of its contents if it has several."""
+        return self._runtime.coroutine(
+            "runtime.read_resource", self._offer, "read_resource", _server_name(server), {"uri": uri}
+        )
+
+    def list_prompts(self, server):
+        """The prompts of a server: name, description, arguments."""
+        return self._coroutine("list_prompts", "prompts/list", {"server": _server_name(server)})
+
+    def get_prompt(self, server, name, arguments=None):
+        """A prompt with its gaps filled: description and messages."""
+        params = {"server": _server_name(server), "name": name, "arguments": _mapping(arguments)}
+        return self._coroutine("get_prompt", "prompts/get", params)
 
     def tool_function(self, server, tool):
         """The proxy of a tool by its original names."""

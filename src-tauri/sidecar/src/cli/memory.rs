@@ -1,7 +1,7 @@
 //! `runbridge memory`: what the model remembers, for people to see and change.
 
 use std::io::{IsTerminal as _, Read as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -69,7 +69,7 @@ pub(crate) fn run(arguments: MemoryArguments) -> anyhow::Result<ExitCode> {
         Action::Get { key } => get(&memory, &key),
         Action::Set { key, value } => set(&memory, &key, value),
         Action::Delete { key } => delete(&memory, &key),
-        Action::Export { file } => export(&memory, file),
+        Action::Export { file } => export(&memory, file.as_deref()),
         Action::Import { file, replace } => import(&memory, &file, replace),
     }
 }
@@ -156,24 +156,21 @@ fn delete(memory: &Memory, key: &str) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-fn export(memory: &Memory, file: Option<PathBuf>) -> anyhow::Result<ExitCode> {
-    let damaged = match &file {
-        Some(path) => {
-            let mut out = std::fs::File::create(path)
-                .with_context(|| format!("cannot create {}", path.display()))?;
-            let damaged = memory.export(&mut out)?;
-            out.sync_all()
-                .with_context(|| format!("cannot write {}", path.display()))?;
-            damaged
+fn export(memory: &Memory, file: Option<&Path>) -> anyhow::Result<ExitCode> {
+    let damaged = if let Some(path) = file {
+        let mut out = std::fs::File::create(path)
+            .with_context(|| format!("cannot create {}", path.display()))?;
+        let damaged = memory.export(&mut out)?;
+        out.sync_all()
+            .with_context(|| format!("cannot write {}", path.display()))?;
+        damaged
+    } else {
+        let mut stdout = std::io::stdout().lock();
+        let damaged = memory.export(&mut stdout)?;
+        if stdout.is_terminal() {
+            writeln!(stdout)?;
         }
-        None => {
-            let mut stdout = std::io::stdout().lock();
-            let damaged = memory.export(&mut stdout)?;
-            if std::io::stdout().is_terminal() {
-                writeln!(stdout)?;
-            }
-            damaged
-        }
+        damaged
     };
     for damaged in &damaged {
         style::warning(&format!(
@@ -185,7 +182,7 @@ fn export(memory: &Memory, file: Option<PathBuf>) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn import(memory: &Memory, file: &PathBuf, replace: bool) -> anyhow::Result<ExitCode> {
+fn import(memory: &Memory, file: &Path, replace: bool) -> anyhow::Result<ExitCode> {
     let text = if file.as_os_str() == "-" {
         read_stdin()?
     } else {

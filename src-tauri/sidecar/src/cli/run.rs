@@ -42,7 +42,7 @@ pub(crate) struct RunArguments {
 pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
     let code = source(&arguments)?;
     let bridge = Bridge::open(Environment::of_process(), Role::Ask)?;
-    for problem in bridge.settings_problems() {
+    for problem in bridge.settings_problems().iter() {
         style::warning(&problem.to_string());
     }
     let limits = bridge.settings().limits.clone();
@@ -63,7 +63,7 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
             let (bar, report) = progress();
             let client = Some("command line");
             let reply =
-                run::run_python(&bridge, &connection, client, request, cancel, report).await;
+                run::run_python(&bridge, &connection, client, request, cancel, report, None).await;
             bar.finish_and_clear();
             interrupt.abort();
             bridge.disconnect(&connection).await;

@@ -41,15 +41,25 @@ struct Reader<'a, 'o> {
 
 type YamlError = (usize, String);
 
+/// Byte offsets of where something begins and ends.
+type Span = (usize, usize);
+
 impl<'a> Reader<'a, '_> {
-    fn next(&mut self) -> Result<(Event<'a>, usize), YamlError> {
+    /// An event with where it begins and ends.
+    fn next(&mut self) -> Result<(Event<'a>, Span), YamlError> {
         match self.parser.next_event() {
-            Some(Ok((event, span))) => Ok((event, (self.offset)(span.start.index()))),
+            Some(Ok((event, span))) => Ok((
+                event,
+                (
+                    (self.offset)(span.start.index()),
+                    (self.offset)(span.end.index()),
+                ),
+            )),
             Some(Err(error)) => Err((
                 (self.offset)(error.marker().index()),
                 error.info().to_owned(),
             )),
-            None => Ok((Event::StreamEnd, 0)),
+            None => Ok((Event::StreamEnd, (0, 0))),
         }
     }
 
@@ -64,7 +74,7 @@ impl<'a> Reader<'a, '_> {
                     | Event::Nothing,
                     _,
                 ) => {}
-                (event, at) => return self.value(event, at, depth_max).map(Some),
+                (event, span) => return self.value(event, span, depth_max).map(Some),
             }
         }
     }
@@ -72,7 +82,7 @@ impl<'a> Reader<'a, '_> {
     fn value(
         &mut self,
         event: Event<'a>,
-        at: usize,
+        (at, mut end): Span,
         depth_left: usize,
     ) -> Result<Value, YamlError> {
         let depth_left = depth_left
@@ -88,8 +98,11 @@ impl<'a> Reader<'a, '_> {
                 let mut items = Vec::new();
                 loop {
                     match self.next()? {
-                        (Event::SequenceEnd, _) => break,
-                        (event, at) => items.push(self.value(event, at, depth_left)?),
+                        (Event::SequenceEnd, (_, behind)) => {
+                            end = behind;
+                            break;
+                        }
+                        (event, span) => items.push(self.value(event, span, depth_left)?),
                     }
                 }
                 (Kind::List(items), anchor)
@@ -97,11 +110,13 @@ impl<'a> Reader<'a, '_> {
             Event::MappingStart(anchor, _) => {
                 let mut members = Vec::new();
                 loop {
-                    let (event, at) = self.next()?;
+                    let (event, span) = self.next()?;
+                    let (at, behind) = span;
                     if matches!(event, Event::MappingEnd) {
+                        end = behind;
                         break;
                     }
-                    let name = match self.value(event, at, depth_left)?.kind {
+                    let name = match self.value(event, span, depth_left)?.kind {
                         Kind::Text(name) | Kind::Number(name) => name,
                         Kind::Bool(name) => name.to_string(),
                         Kind::Null => String::new(),
@@ -109,8 +124,8 @@ impl<'a> Reader<'a, '_> {
                             return Err((at, "a key is not a text".to_owned()));
                         }
                     };
-                    let (event, value_at) = self.next()?;
-                    let value = self.value(event, value_at, depth_left)?;
+                    let (event, span) = self.next()?;
+                    let value = self.value(event, span, depth_left)?;
                     members.push(Member { name, at, value });
                 }
                 (Kind::Map(merged(members)), anchor)
@@ -128,6 +143,7 @@ impl<'a> Reader<'a, '_> {
                 self.spend(size, at)?;
                 return Ok(Value {
                     at,
+                    end,
                     kind: value.kind,
                 });
             }
@@ -139,7 +155,7 @@ impl<'a> Reader<'a, '_> {
             | Event::DocumentEnd
             | Event::Nothing => return Err((at, "a value is missing".to_owned())),
         };
-        let value = Value { at, kind };
+        let value = Value { at, end, kind };
         if anchor != 0 {
             self.anchors
                 .push((anchor, value.clone(), values_before - self.values_left + 1));

@@ -1,0 +1,269 @@
+//! Lends one bridge out on the local socket: accepts sidecars, greets them and serves MCP to each.
+//!
+//! Knows who is connected, not what they run. One task per client; none can hold up another.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::ServiceExt as _;
+use tokio::io::BufReader;
+use tokio::net::UnixStream;
+use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio_util::sync::{CancellationToken, DropGuard};
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use crate::bridge::{Bridge, Connection};
+use crate::interpreters::ConnectionId;
+use crate::local_socket::{self, Bound, ClaimError, GREETING_WITHIN, Hello, Owner, Refusal};
+use crate::mcp_server::{self, McpServer};
+use crate::secrets::Secret;
+
+/// Clients served at once; more are refused as busy and help themselves. Ten editors with ten
+/// windows each stay below it.
+const CLIENTS_MAX: usize = 128;
+
+/// Connections that have not greeted yet; more wait in the system's own queue. Those who never
+/// greet hold a place for [`GREETING_WITHIN`].
+const GREETINGS_MAX: usize = 64;
+
+/// Pause after the system could not accept, such as for lack of file descriptors.
+const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
+
+/// How long clients may take to be let go when the listener is shut down: the longest grace of a
+/// run and some.
+const LET_GO_WITHIN: Duration = Duration::from_secs(6);
+
+/// A client that is attached through a sidecar.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectedClient {
+    /// Its connection to the bridge.
+    pub connection: ConnectionId,
+    /// What it calls itself, once it said so.
+    pub name: Option<String>,
+    /// The process of its sidecar.
+    pub pid: u32,
+    /// The version of its sidecar.
+    pub version: String,
+    /// The folder that it started the sidecar in.
+    pub cwd: PathBuf,
+}
+
+/// The listening socket with its clients. Dropping it lets all of them go.
+pub struct Listener {
+    clients: watch::Receiver<Vec<ConnectedClient>>,
+    tasks: TaskTracker,
+    accepting: AbortOnDropHandle<()>,
+    stop: DropGuard,
+}
+
+struct Shared {
+    bridge: Arc<Bridge>,
+    token: Secret,
+    clients: watch::Sender<Vec<ConnectedClient>>,
+    places: Arc<Semaphore>,
+    stop: CancellationToken,
+}
+
+impl Listener {
+    /// Serve `bridge` to the sidecars of this user. Needs a tokio runtime.
+    pub fn open(bridge: Arc<Bridge>, owner: &Owner) -> Result<Self, ClaimError> {
+        let bound = owner.bind()?;
+        let stop = CancellationToken::new();
+        let (clients, connected) = watch::channel(Vec::new());
+        let shared = Arc::new(Shared {
+            bridge,
+            token: bound.token.clone(),
+            clients,
+            places: Arc::new(Semaphore::new(CLIENTS_MAX)),
+            stop: stop.clone(),
+        });
+        let tasks = TaskTracker::new();
+        let accepting = tokio::spawn(accept(bound, shared, tasks.clone()));
+        Ok(Self {
+            clients: connected,
+            tasks,
+            accepting: AbortOnDropHandle::new(accepting),
+            stop: stop.drop_guard(),
+        })
+    }
+
+    /// Who is connected now, and each change of it.
+    pub fn clients(&self) -> watch::Receiver<Vec<ConnectedClient>> {
+        self.clients.clone()
+    }
+
+    /// Let all clients go and remove the socket. Their sidecars answer what is under way; runs are
+    /// cancelled and interpreters ended before this returns.
+    pub async fn shut_down(self) {
+        let Self {
+            tasks,
+            accepting,
+            stop,
+            ..
+        } = self;
+        // First, or a sidecar would come back to us.
+        accepting.abort();
+        // It ends by the abort, which is no news.
+        let _ = accepting.await;
+        drop(stop);
+        tasks.close();
+        if tokio::time::timeout(LET_GO_WITHIN, tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("{} clients were not let go in time", tasks.len());
+        }
+    }
+}
+
+async fn accept(bound: Bound, shared: Arc<Shared>, tasks: TaskTracker) {
+    let greetings = Arc::new(Semaphore::new(GREETINGS_MAX));
+    loop {
+        let Ok(place) = Arc::clone(&greetings).acquire_owned().await else {
+            return;
+        };
+        match bound.listener.accept().await {
+            Ok((stream, _)) => {
+                let shared = Arc::clone(&shared);
+                tasks.spawn(async move {
+                    let greeted = shared.greet(stream).await;
+                    drop(place);
+                    if let Some(greeted) = greeted {
+                        shared.serve(greeted).await;
+                    }
+                });
+            }
+            Err(error) => {
+                tracing::warn!("a client could not be accepted: {error}");
+                tokio::time::sleep(ACCEPT_AGAIN_AFTER).await;
+            }
+        }
+    }
+}
+
+/// A sidecar that may be served.
+struct Greeted {
+    hello: Hello,
+    read: BufReader<OwnedReadHalf>,
+    write: OwnedWriteHalf,
+    socket: OwnedFd,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Shared {
+    async fn greet(&self, stream: UnixStream) -> Option<Greeted> {
+        let greeting = async {
+            if !local_socket::is_own(&stream) {
+                // Not even a reason: whoever it is has no business here.
+                tracing::warn!("a process of another user tried to connect");
+                return None;
+            }
+            let socket = stream.as_fd().try_clone_to_owned().ok()?;
+            let (read, mut write) = stream.into_split();
+            let mut read = BufReader::new(read);
+            let heard = local_socket::hear_hello(&mut read, &self.token).await;
+            let heard = heard.and_then(|hello| {
+                let place = Arc::clone(&self.places).try_acquire_owned();
+                place.map(|place| (hello, place)).map_err(|_| Refusal::Busy)
+            });
+            let refused = heard.as_ref().err().copied();
+            if let Some(why) = refused {
+                tracing::warn!("a client was refused: {why}");
+            }
+            if let Err(error) = local_socket::say_welcome(&mut write, refused).await {
+                tracing::info!("a client left while it was greeted: {error}");
+                return None;
+            }
+            let (hello, place) = heard.ok()?;
+            Some(Greeted {
+                hello,
+                read,
+                write,
+                socket,
+                _place: place,
+            })
+        };
+        tokio::select! {
+            greeted = tokio::time::timeout(GREETING_WITHIN, greeting) => greeted.unwrap_or_else(|_| {
+                tracing::warn!("a client did not greet in time");
+                None
+            }),
+            () = self.stop.cancelled() => None,
+        }
+    }
+
+    async fn serve(&self, greeted: Greeted) {
+        let Greeted {
+            hello,
+            read,
+            write,
+            socket,
+            _place,
+        } = greeted;
+        let connection = if hello.resumed {
+            self.bridge.connect_resumed()
+        } else {
+            self.bridge.connect()
+        };
+        let id = connection.id();
+        self.clients.send_modify(|clients| {
+            clients.push(ConnectedClient {
+                connection: id,
+                name: None,
+                pid: hello.pid,
+                version: hello.version,
+                cwd: hello.cwd,
+            });
+        });
+        let mcp = self.speak(read, write, &connection);
+        tokio::pin!(mcp);
+        tokio::select! {
+            () = &mut mcp => {}
+            () = self.stop.cancelled() => {
+                // The sidecar shall see the end before the cancelled runs can answer: it tells its
+                // client to ask again, and no reply may say that the client cancelled.
+                if let Err(error) = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both) {
+                    tracing::debug!("a client was gone already: {error}");
+                }
+                connection.close();
+                mcp.await;
+            }
+        }
+        self.bridge.disconnect(&connection).await;
+        self.clients
+            .send_modify(|clients| clients.retain(|client| client.connection != id));
+    }
+
+    async fn speak(
+        &self,
+        read: BufReader<OwnedReadHalf>,
+        write: OwnedWriteHalf,
+        connection: &Arc<Connection>,
+    ) {
+        let server = McpServer::new(Arc::clone(&self.bridge), Arc::clone(connection));
+        let service = match server.serve(mcp_server::transport(read, write)).await {
+            Ok(service) => service,
+            Err(error) => {
+                tracing::info!("a client left before its greeting: {error}");
+                return;
+            }
+        };
+        if let Some(peer) = service.peer().peer_info() {
+            let name = peer.client_info.name.clone();
+            self.clients.send_modify(|clients| {
+                let own = clients
+                    .iter_mut()
+                    .find(|client| client.connection == connection.id());
+                if let Some(client) = own {
+                    client.name = Some(name);
+                }
+            });
+        }
+        if let Err(error) = service.waiting().await {
+            tracing::warn!("serving a client broke off: {error}");
+        }
+    }
+}

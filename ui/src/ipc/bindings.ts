@@ -1,0 +1,893 @@
+// Written by `cargo xtask bindings` from runbridge-core::api. Change the types there.
+
+/** Why a command failed, or what is wrong with a thing. */
+export type ApiError = {
+/** What kind; the window has a sentence for each. */
+code: ErrorCode,
+/** The facts: what happened, to which thing. */
+message: string,
+/** What to do now, when that is known. */
+hint: string | null,
+/** Under which the log has more. */
+logId: string | null, };
+
+/** This program. */
+export type AppInfo = {
+/** Its version. */
+version: string,
+/** `linux`, `macos` or `windows`. */
+system: string,
+/** The sidecar that clients start. */
+sidecar: string,
+/** The settings file. */
+settingsFile: string,
+/** Where memory and saved tools lie. */
+stateFolder: string,
+/** Where the record of runs lies. */
+dataFolder: string,
+/** Where logs lie. */
+logsFolder: string,
+/** Where secrets are kept. */
+secretStore: SecretStore,
+/** Whether a newer version is there. */
+update: UpdateState, };
+
+/** Decisions that are not limits. */
+export type AppSettings = {
+/** Start with the computer. */
+launchAtLogin: boolean,
+/** Tell about what needs the user. */
+notifications: boolean,
+/** Look for updates by itself. */
+checkForUpdates: boolean,
+/** Light or dark. */
+appearance: Appearance,
+/** Days that a run stays on record. */
+keepRunsDays: number,
+/** Runs that stay on record. */
+keepRunsMax: number, };
+
+/** Light or dark. */
+export type Appearance = "system" | "light" | "dark";
+
+/** Something that needs the user. */
+export type Attention = {
+/** Stays the same while the same thing is wrong. */
+id: string,
+/** How bad. */
+level: Level,
+/** What is wrong. */
+error: ApiError,
+/** With which thing. */
+subject: Subject, };
+
+/** The user's choice of backend. */
+export type Backend = "auto" | "container" | "wasi";
+
+/** One change, as the event's payload. */
+export type BridgeEvent = {
+/** One higher than the event before. */
+seq: number,
+/** What changed. */
+change: Change, };
+
+/** One tool call. */
+export type Call = {
+/** Identifier, unique in its run. */
+id: string,
+/** The server. */
+server: string,
+/** The tool. */
+tool: string,
+/** Arguments as JSON text, redacted and cut. */
+arguments: string,
+/** Milliseconds after the run's start. */
+startMs: number,
+/** How it stands. */
+state: CallState,
+/** How long it took, once it ended. */
+durationMs: number | null,
+/** Size of its result. */
+resultBytes: number | null, };
+
+/** How a call stands. */
+export type CallState = { "type": "open" } | { "type": "done" } | { "type": "failed",
+/** Why. */
+error: ApiError, };
+
+/** What changed. A value replaces the one with the same identifier. */
+export type Change = { "type": "connection",
+/** The client. */
+connection: Connection, } | { "type": "connection_closed",
+/** Its identifier. */
+id: string, } | { "type": "server",
+/** The server. */
+server: Server, } | { "type": "server_removed",
+/** Its name. */
+name: string, } | { "type": "entries",
+/** Entries that could not be read. */
+problems: Array<EntryProblem>,
+/** Entries that were left out on purpose. */
+skipped: Array<SkippedEntry>, } | { "type": "sandbox",
+/** The sandbox. */
+sandbox: SandboxStatus, } | { "type": "interpreter",
+/** The interpreter. */
+interpreter: Interpreter, } | { "type": "interpreter_stopped",
+/** Its identifier. */
+id: string, } | { "type": "measured",
+/** When. */
+at: number,
+/** One per interpreter. */
+measures: Array<Measure>, } | { "type": "run",
+/** The run. */
+run: Run, } | { "type": "run_output",
+/** The run. */
+runId: string,
+/** Where it wrote. */
+stream: Stream,
+/** What it wrote since the last such event. */
+text: string, } | { "type": "call",
+/** The run. */
+runId: string,
+/** The call. */
+call: Call, } | { "type": "memory_saved",
+/** The item without its value. */
+info: MemoryInfo,
+/** The new totals. */
+totals: MemoryTotals, } | { "type": "memory_forgotten",
+/** Its key. */
+key: string,
+/** The new totals. */
+totals: MemoryTotals, } | { "type": "saved_tools",
+/** The new totals. */
+totals: MemoryTotals, } | { "type": "limits",
+/** All of them. */
+limits: Array<Limit>, } | { "type": "settings",
+/** All of them. */
+settings: AppSettings, } | { "type": "app",
+/** The program. */
+app: AppInfo, } | { "type": "attention",
+/** All of them. */
+attention: Array<Attention>, } | { "type": "paused",
+/** Whether it is paused now. */
+paused: boolean, } | { "type": "savings",
+/** Today's figures. */
+savings: Savings, } | { "type": "seen",
+/** What has ever happened. */
+seen: Seen, };
+
+/** One client attached through a sidecar. */
+export type Connection = {
+/** Identifier. */
+id: string,
+/** As the client calls itself, such as `claude-desktop`. */
+client: string,
+/** Its version, when it says so. */
+version: string | null,
+/** Protocol revision in use. */
+revision: string | null,
+/** Process of the sidecar. */
+pid: number,
+/** Working directory of the sidecar. */
+cwd: string | null,
+/** Since when. */
+sinceAt: number, };
+
+/** A container engine found on this machine. */
+export type ContainerEngine = {
+/** `Podman`, `Docker Desktop`, `Colima` and so on. */
+name: string,
+/** Its version. */
+version: string | null,
+/** Where it listens. */
+socket: string,
+/** It runs as the user. */
+rootless: boolean,
+/** Whether it can be used. */
+state: EngineState,
+/** It is the one in use. */
+inUse: boolean, };
+
+/** A file of the diagnostics bundle, as it would be saved. */
+export type DiagnosticsFile = {
+/** Its name in the bundle. */
+name: string,
+/** What it holds, redacted. */
+text: string, };
+
+/** The user's choice of engine. */
+export type EngineChoice = "auto" | "podman" | "docker";
+
+/** Whether an engine can be used. */
+export type EngineState = { "type": "running" } | { "type": "stopped" } | { "type": "failed",
+/** Why. */
+error: ApiError, };
+
+/** An entry of a file that could not be read. */
+export type EntryProblem = {
+/** The client whose file it is. */
+client: string,
+/** The file. */
+path: string,
+/** Line, from 1. */
+line: number | null,
+/** Column, from 1. */
+column: number | null,
+/** The entry, when the rest of the file could be read. */
+entry: string | null,
+/** What is wrong. */
+message: string, };
+
+/** What kind of error. The window and the tests branch on it, never on text. */
+export type ErrorCode = "python_error" | "tool_failed" | "tool_timeout" | "tool_not_found" | "tool_denied" | "invalid_arguments" | "run_timeout" | "run_out_of_memory" | "run_cancelled" | "run_not_found" | "sandbox_unavailable" | "image_missing" | "wasi_module_missing" | "limit_not_enforced" | "server_unreachable" | "server_auth_required" | "server_protocol" | "server_not_found" | "server_exists" | "entry_unreadable" | "client_config_conflict" | "settings_invalid" | "settings_newer" | "secret_missing" | "secret_store_locked" | "memory_full" | "memory_not_found" | "memory_conflict" | "memory_invalid" | "bridge_restarted" | "bridge_busy" | "update_failed" | "internal";
+
+/** What was just forgotten. It can be had back until the program ends or 20 others are forgotten. */
+export type Forgotten = {
+/** For `undo_forget`. */
+undoId: string, };
+
+/** The image in the engine. */
+export type ImageState = { "type": "unknown" } | { "type": "missing" } | { "type": "pulling",
+/** Bytes so far. */
+doneBytes: number,
+/** Bytes in all, once known. */
+totalBytes: number | null, } | { "type": "present",
+/** Its digest. */
+digest: string,
+/** Its size. */
+sizeBytes: number, } | { "type": "failed",
+/** Why. */
+error: ApiError, };
+
+/** What an import does with what is there. */
+export type ImportMode = "keep" | "replace";
+
+/** What an import did. */
+export type ImportReport = {
+/** Keys that were new. */
+added: number,
+/** Keys that got another value. */
+replaced: number,
+/** Keys that stayed as they were. */
+kept: number, };
+
+/** A live Python with its variables. */
+export type Interpreter = {
+/** Identifier. */
+id: string,
+/** The client it belongs to; `runbridge` for the window's own. */
+client: string,
+/** The connection it belongs to. */
+connectionId: string | null,
+/** Its name among those of the connection. */
+session: string | null,
+/** Where it runs. */
+kind: SandboxKind,
+/** Since when. */
+startedAt: number,
+/** Since when it has done nothing; `None` while it runs something. */
+idleSinceAt: number | null,
+/** Runs it has done. */
+runs: number,
+/** The memory limit it was started with. */
+memoryBytesMax: number, };
+
+/** How bad something is. */
+export type Level = "warning" | "error";
+
+/** The licence of a part that this program contains. */
+export type Licence = {
+/** The part. */
+name: string,
+/** Its version. */
+version: string,
+/** SPDX expression. */
+licence: string, };
+
+/** A bound that is enforced: one row of the table of limits, with its value. */
+export type Limit = {
+/** Name in the table and in the settings file. */
+name: string,
+/** What it is, in one line. */
+about: string,
+/** Where a window shows it. */
+group: LimitGroup,
+/** What the numbers count. */
+unit: LimitUnit,
+/** In force now. */
+value: number,
+/** In force unless someone says otherwise. */
+default: number,
+/** Smallest; the same as `ceiling` where nobody can change the limit. */
+min: number,
+/** Largest that a slider offers. */
+usualMax: number,
+/** Largest that may be typed. */
+ceiling: number,
+/** The variable that sets it, if there is one. */
+variable: string | null,
+/** Who set the value. */
+setBy: SetBy, };
+
+/** Where a window shows a limit. */
+export type LimitGroup = "run" | "sandbox" | "calls" | "memory";
+
+/** What a limit's numbers count. */
+export type LimitUnit = "milliseconds" | "bytes" | "cpu_thousandths" | "count" | "characters";
+
+/** What one interpreter uses. */
+export type Measure = {
+/** The interpreter. */
+interpreterId: string,
+/** Memory. */
+memoryBytes: number,
+/** Thousandths of one CPU since the last measure; `None` when the backend cannot tell. */
+cpuThousandths: number | null, };
+
+/** A memory item without its value. */
+export type MemoryInfo = {
+/** Its key. */
+key: string,
+/** Size of the value. */
+sizeBytes: number,
+/** The start of the value's JSON, for the list. */
+preview: string,
+/** First saved. */
+createdAt: number,
+/** Last saved. */
+updatedAt: number,
+/** Last loaded, when that is known. */
+usedAt: number | null,
+/** Counts the saves. */
+version: number,
+/** The client that saved it last. */
+client: string | null,
+/** The set of variables that saved it last. */
+session: string | null,
+/** Its file cannot be read: why. */
+damaged: ApiError | null, };
+
+/** A memory item with its value. */
+export type MemoryItem = {
+/** The rest. */
+info: MemoryInfo,
+/** The value as JSON text. */
+value: string,
+/** The metadata as JSON text. */
+metadata: string | null, };
+
+/** By what memory items are sorted. */
+export type MemoryOrder = "key" | "size" | "updated" | "used";
+
+/** Some memory items. */
+export type MemoryPage = {
+/** The items. */
+items: Array<MemoryInfo>,
+/** How many match in all. */
+total: number, };
+
+/** How much is remembered. */
+export type MemoryTotals = {
+/** Items. */
+items: number,
+/** Their size. */
+sizeBytes: number,
+/** Saved tools. */
+savedTools: number, };
+
+/** A server to add, as the window's form gives it. It may carry secrets, so it travels one way only. */
+export type NewServer = {
+/** Its name. */
+name: string,
+/** How to reach it. */
+transport: NewTransport,
+/** Environment of a process, headers of a remote server. */
+variables: Array<NewVariable>, };
+
+/** How to reach a server that is to be added. */
+export type NewTransport = { "type": "stdio",
+/** Program. */
+command: string,
+/** Its arguments. */
+args: Array<string>,
+/** Working directory. */
+cwd: string | null, } | { "type": "http",
+/** Its address. */
+url: string,
+/** It speaks the older HTTP with server-sent events. */
+sse: boolean, };
+
+/** A variable of a server that is to be added. `Debug` hides the value. */
+export type NewVariable = {
+/** Its name. */
+name: string,
+/** Its value. */
+value: string,
+/** Keep it in the secret store. */
+secret: boolean, };
+
+/** What a pasted piece of some client's JSON says. */
+export type ParsedServers = {
+/** Servers it names, with the variables that look like secrets marked so. */
+servers: Array<NewServer>,
+/** What could not be read. */
+problems: Array<EntryProblem>, };
+
+/** A place that the window can open in the system's file manager. */
+export type Place = "settings" | "state" | "data" | "logs";
+
+/** One run without its code and output. */
+export type Run = {
+/** Identifier. */
+id: string,
+/** The client that asked; `runbridge` for the window's own. */
+client: string,
+/** The connection that asked. */
+connectionId: string | null,
+/** The set of variables it ran with. */
+session: string | null,
+/** The first line of the code that says something. */
+title: string,
+/** How it stands. */
+status: RunStatus,
+/** When it was asked for. */
+startedAt: number,
+/** How long it took; `None` until it ended. */
+durationMs: number | null,
+/** Servers it called. */
+servers: Array<string>,
+/** Calls it made. */
+calls: number,
+/** Calls of them that failed. */
+callsFailed: number,
+/** Where it ran. */
+kind: SandboxKind | null,
+/** The most memory it used, where that can be measured. */
+memoryBytesPeak: number | null,
+/** Tokens of the reply. */
+replyTokens: number | null,
+/** Tokens that the tool definitions and results of the same calls would have cost without the bridge. */
+directTokens: number | null, };
+
+/** The last run of a page; the next page begins behind it. */
+export type RunCursor = {
+/** When it was asked for. */
+startedAt: number,
+/** Its identifier. */
+id: string, };
+
+/** A run whole. Long texts are cut at the record's bounds and say so. */
+export type RunDetail = {
+/** The run. */
+run: Run,
+/** Its code. */
+code: string,
+/** What it printed. */
+stdout: string,
+/** What it wrote to stderr. */
+stderr: string,
+/** Value of the last expression. */
+result: string | null,
+/** Why it did not end well; the message holds the traceback. */
+error: ApiError | null,
+/** Characters of output that the record left out. */
+charsLeftOut: number,
+/** Its calls in the order they began. */
+calls: Array<Call>,
+/** The number of the last event that is contained, so that later output is added once. */
+seq: number, };
+
+/** Which runs of the past to read; `None` and empty text ask for all. */
+export type RunFilter = {
+/** Of this client. */
+client: string | null,
+/** That called this server. */
+server: string | null,
+/** That ended so. */
+status: RunStatus | null,
+/** Whose code or output contains this. */
+text: string, };
+
+/** Some runs of the past, the newest first. */
+export type RunPage = {
+/** The runs. */
+runs: Array<Run>,
+/** How many there are in all. */
+total: number,
+/** Where the next page begins; `None` at the end. */
+next: RunCursor | null,
+/** Every client with a run on record, for the filter. */
+clients: Array<string>, };
+
+/** How a run stands. */
+export type RunStatus = "queued" | "running" | "success" | "error" | "timeout" | "cancelled" | "out_of_memory" | "validation_error" | "interrupted";
+
+/** A backend that is in use. */
+export type SandboxKind = "container" | "wasi";
+
+/** What came of the choice. */
+export type SandboxState = { "type": "preparing" } | { "type": "ready",
+/** In which. */
+kind: SandboxKind,
+/** Its user on this machine is not root; the built-in one never is. */
+rootless: boolean, } | { "type": "unavailable",
+/** Why. */
+error: ApiError, };
+
+/** Where Python runs, measured and not assumed. */
+export type SandboxStatus = {
+/** The choice. */
+backend: Backend,
+/** The choice of engine. */
+engine: EngineChoice,
+/** The image to use, by name or digest. */
+image: string,
+/** What came of the choice. */
+state: SandboxState,
+/** Engines found on this machine, the one in use first. */
+engines: Array<ContainerEngine>,
+/** The image in the engine in use. */
+imageState: ImageState,
+/** The built-in Python. */
+wasi: WasiState,
+/** Python's version inside, once a guest said so. */
+python: string | null,
+/** Limits that this sandbox does not enforce, and other things to know. */
+warnings: Array<ApiError>, };
+
+/** A function that a model saved for later sessions. */
+export type SavedTool = {
+/** Its name. */
+name: string,
+/** Its first line of documentation. */
+summary: string,
+/** Its source. */
+source: string,
+/** Last saved. */
+updatedAt: number,
+/** The client that saved it. */
+client: string | null,
+/** It cannot be loaded: why. */
+damaged: ApiError | null, };
+
+/** Tokens that stayed out of the models' context since midnight. */
+export type Savings = {
+/** Runs since midnight. */
+runsToday: number,
+/** Calls since midnight. */
+callsToday: number,
+/** Tokens of tool definitions that clients did not have to read. */
+definitionsTokens: number,
+/** Tokens of results that stayed in the sandbox. */
+resultsTokens: number, };
+
+/** Where secrets are kept. */
+export type SecretStore = {
+/** Which place. */
+kind: SecretStoreKind,
+/** Why it is not the keyring, or why it does not open. */
+error: ApiError | null, };
+
+/** A place for secrets. */
+export type SecretStoreKind = "keyring" | "encrypted_file";
+
+/** What has ever happened here. */
+export type Seen = {
+/** A client was connected. */
+client: boolean,
+/** A run ended well, whether a client or the window asked for it. */
+run: boolean, };
+
+/** An MCP server that a file names. */
+export type Server = {
+/** Its name, unique. */
+name: string,
+/** Its name in Python. */
+alias: string,
+/** What the server or the file says of it. */
+description: string | null,
+/** How it is reached. */
+transport: Transport,
+/** Command line or address, without secrets. */
+target: string,
+/** Where it was found; the first one won. */
+sources: Array<Source>,
+/** It was added in this window and can be removed here. */
+own: boolean,
+/** Whether runs may call it. */
+enabled: boolean,
+/** Why it is off, when the user did not decide so here. */
+offReason: string | null,
+/** What it does now. */
+state: ServerState,
+/** Protocol revision in use. */
+revision: string | null,
+/** Since when its process runs. */
+startedAt: number | null,
+/** How long the last start took. */
+startMs: number | null,
+/** Its process. */
+pid: number | null,
+/** Memory of its processes. */
+memoryBytes: number | null,
+/** Tools known. */
+toolsCount: number,
+/** Tools that runs may call. */
+toolsEnabled: number,
+/** Tokens that all its tool definitions would cost a model. */
+tokens: number,
+/** Calls since midnight. */
+callsToday: number,
+/** What is odd about it, in words. */
+notes: Array<string>, };
+
+/** A server with what only its own page shows. */
+export type ServerDetail = {
+/** The server. */
+server: Server,
+/** Its tools in the order that it lists them; without their schemas. */
+tools: Array<Tool>,
+/** Its environment or headers. */
+variables: Array<Variable>,
+/** Working directory. */
+cwd: string | null,
+/** What the server says of its use. */
+instructions: string | null,
+/** The last of what it wrote to stderr. */
+stderr: string, };
+
+/** What a server does now. */
+export type ServerState = { "type": "stopped" } | { "type": "starting" } | { "type": "ready" } | { "type": "failed",
+/** Why. */
+error: ApiError,
+/** When the next one is due. */
+retryAt: number | null, } | { "type": "needs_value",
+/** Names of variables and inputs. */
+names: Array<string>, } | { "type": "needs_sign_in" };
+
+/** Who set a value. */
+export type SetBy = "default" | "settings" | "variable";
+
+/** Settings to change; `None` leaves one as it is. */
+export type SettingsPatch = {
+/** Start with the computer. */
+launchAtLogin?: boolean,
+/** Tell about what needs the user. */
+notifications?: boolean,
+/** Look for updates by itself. */
+checkForUpdates?: boolean,
+/** Light or dark. */
+appearance?: Appearance,
+/** Days that a run stays on record. */
+keepRunsDays?: number,
+/** Runs that stay on record. */
+keepRunsMax?: number, };
+
+/** An entry that was left out on purpose. */
+export type SkippedEntry = {
+/** Where it is. */
+source: Source,
+/** Why, in words. */
+reason: string, };
+
+/** Where an entry came from. */
+export type Source = {
+/** The client's identifier, `drop-folder` or `runbridge`. */
+client: string,
+/** The file. */
+path: string,
+/** The entry's name there. */
+name: string, };
+
+/**
+ * All that a window shows without asking further. Long lists (runs of the past, memory items, tools of
+ * a server) are read by page.
+ */
+export type State = {
+/** Number of the last event that is already contained. */
+seq: number,
+/** This program and its places. */
+app: AppInfo,
+/** The user's decisions that are not limits. */
+settings: AppSettings,
+/** Every limit with its value and its range. */
+limits: Array<Limit>,
+/** While true, no run starts and no tool is called. */
+paused: boolean,
+/** What needs the user, the worst first. */
+attention: Array<Attention>,
+/** Clients attached now, the oldest first. */
+connections: Array<Connection>,
+/** Servers, by name. */
+servers: Array<Server>,
+/** Entries that could not be read. */
+problems: Array<EntryProblem>,
+/** Entries that were left out on purpose. */
+skipped: Array<SkippedEntry>,
+/** Where Python runs. */
+sandbox: SandboxStatus,
+/** Interpreters alive now. */
+interpreters: Array<Interpreter>,
+/** Runs that are queued or running, the oldest first. */
+runs: Array<Run>,
+/** What has ever happened here, for the list of first steps. */
+seen: Seen,
+/** Tokens that stayed out of the models' context today. */
+savings: Savings,
+/** How much is remembered. */
+memory: MemoryTotals, };
+
+/** Where a run wrote. */
+export type Stream = "stdout" | "stderr";
+
+/** The thing that needs the user; the window leads there. */
+export type Subject = { "type": "sandbox" } | { "type": "server",
+/** Its name. */
+name: string, } | { "type": "entry",
+/** The file. */
+path: string, } | { "type": "settings" } | { "type": "secrets" } | { "type": "memory" } | { "type": "update" } | { "type": "client",
+/** The client. */
+client: string, };
+
+/** A tool without its schema. */
+export type Tool = {
+/** Its name. */
+name: string,
+/** The first line of its description. */
+summary: string,
+/** Whether runs may call it. */
+enabled: boolean,
+/** The client's file denies it, so that it cannot be enabled here. */
+deniedBySource: boolean,
+/** Tokens that its definition would cost a model. */
+tokens: number,
+/** It says that it only reads. */
+readOnly: boolean, };
+
+/** A tool whole. */
+export type ToolDetail = {
+/** Its name. */
+name: string,
+/** Its description. */
+description: string,
+/** As Python sees it. */
+signature: string,
+/** Schema of its arguments, as JSON text. */
+inputSchema: string,
+/** Schema of its value, as JSON text. */
+outputSchema: string | null, };
+
+/** How a server is reached. */
+export type Transport = "stdio" | "http" | "sse";
+
+/** Whether a newer version is there. */
+export type UpdateState = { "type": "unknown" } | { "type": "checking" } | { "type": "current",
+/** When that was seen. */
+checkedAt: number, } | { "type": "available",
+/** Its version. */
+version: string,
+/** What is new. */
+notes: string, } | { "type": "downloading",
+/** Bytes so far. */
+doneBytes: number,
+/** Bytes in all, once known. */
+totalBytes: number | null, } | { "type": "installed",
+/** Its version. */
+version: string, } | { "type": "failed",
+/** Why. */
+error: ApiError, };
+
+/** A variable of the environment, or a header. */
+export type Variable = {
+/** Its name. */
+name: string,
+/** Its value; `None` when it is secret or missing. */
+value: string | null,
+/** It is kept in the secret store or looks like a secret. */
+secret: boolean,
+/** It has no value yet. */
+missing: boolean, };
+
+/** The built-in Python. */
+export type WasiState = { "type": "ready",
+/** Python's version. */
+python: string, } | { "type": "preparing" } | { "type": "unavailable",
+/** Why. */
+error: ApiError, };
+
+/** Every command with its arguments and its result. */
+export interface Commands {
+  /** All that the window shows. */
+  get_state: { arguments: Record<string, never>; result: State };
+  /** Stops all runs and calls, and lets none begin, or lets them begin again. */
+  set_paused: { arguments: { paused: boolean }; result: null };
+  /** Lets runs call a server, or not. */
+  set_server_enabled: { arguments: { server: string; enabled: boolean }; result: null };
+  /** Lets runs call a tool, or not. */
+  set_tool_enabled: { arguments: { server: string; tool: string; enabled: boolean }; result: null };
+  /** The same for all tools of a server that its source does not deny. */
+  set_all_tools_enabled: { arguments: { server: string; enabled: boolean }; result: null };
+  /** Starts a server now, after stopping it if it runs; a backoff is forgotten. */
+  restart_server: { arguments: { server: string }; result: null };
+  /** Opens the sign-in page of a server in the user's browser. */
+  sign_in_server: { arguments: { server: string }; result: null };
+  /** A server with its tools, variables and last words. */
+  read_server: { arguments: { server: string }; result: ServerDetail };
+  /** A tool with its schema. */
+  read_tool: { arguments: { server: string; tool: string }; result: ToolDetail };
+  /** Gives a variable of a server a value, which goes to the secret store and never comes back. */
+  set_server_secret: { arguments: { server: string; name: string; value: string }; result: null };
+  /** Reads a piece of any client's JSON without changing anything. */
+  parse_servers: { arguments: { text: string }; result: ParsedServers };
+  /** Adds a server to our own settings. */
+  add_server: { arguments: { server: NewServer }; result: null };
+  /** Removes a server that was added here, with its secrets. */
+  remove_server: { arguments: { server: string }; result: null };
+  /** Chooses the backend. */
+  set_backend: { arguments: { backend: Backend }; result: null };
+  /** Chooses the engine. */
+  set_engine: { arguments: { engine: EngineChoice }; result: null };
+  /** Chooses the image. */
+  set_image: { arguments: { image: string }; result: null };
+  /** Pulls the image; how far it got comes as `sandbox` changes. */
+  pull_image: { arguments: Record<string, never>; result: null };
+  /** Looks for engines again. */
+  check_sandbox: { arguments: Record<string, never>; result: null };
+  /** Sets a limit for the next run; 0 of CPUs sets none. */
+  set_limit: { arguments: { name: string; value: number }; result: Limit };
+  /** Puts a limit back to its default. */
+  reset_limit: { arguments: { name: string }; result: Limit };
+  /** Runs code in an interpreter of the window's own; gives the run's identifier at once. */
+  run_code: { arguments: { code: string }; result: string };
+  /** Ends an interpreter and its variables. */
+  stop_interpreter: { arguments: { id: string }; result: null };
+  /** Has what interpreters use measured once a second, or no longer; it ends with the window, too. */
+  watch_interpreters: { arguments: { on: boolean }; result: null };
+  /** Some memory items whose key or value contains a text. */
+  read_memory: { arguments: { text: string; order: MemoryOrder; offset: number; limit: number }; result: MemoryPage };
+  /** A memory item with its value. */
+  read_memory_item: { arguments: { key: string }; result: MemoryItem };
+  /** Gives an item a value, if its version is still the expected one; `None` expects no such item. */
+  save_memory_item: { arguments: { key: string; value: string; expectedVersion: number | null }; result: MemoryInfo };
+  /** Forgets an item; `undo_forget` brings it back. */
+  forget_memory_item: { arguments: { key: string }; result: Forgotten };
+  /** Every saved tool. */
+  read_saved_tools: { arguments: Record<string, never>; result: Array<SavedTool> };
+  /** Forgets a saved tool; `undo_forget` brings it back. */
+  forget_saved_tool: { arguments: { name: string }; result: Forgotten };
+  /** Brings back what was forgotten. */
+  undo_forget: { arguments: { undoId: string }; result: null };
+  /** Saves all memory items to a file; gives its path. */
+  export_memory: { arguments: Record<string, never>; result: string | null };
+  /** Takes memory items from a file. */
+  import_memory: { arguments: { mode: ImportMode }; result: ImportReport | null };
+  /** Some runs that have ended, the newest first. */
+  read_runs: { arguments: { filter: RunFilter; after: RunCursor | null; limit: number }; result: RunPage };
+  /** A run with its code, output and calls, ended or not. */
+  read_run: { arguments: { id: string }; result: RunDetail };
+  /** Stops a run. */
+  stop_run: { arguments: { id: string }; result: null };
+  /** Saves the record of the runs that a filter lets through; gives the file's path. */
+  export_runs: { arguments: { filter: RunFilter }; result: string | null };
+  /** Forgets every run that has ended. */
+  clear_runs: { arguments: Record<string, never>; result: null };
+  /** Changes settings. */
+  change_settings: { arguments: { patch: SettingsPatch }; result: null };
+  /** Looks for a newer version; what came of it comes as an `app` change. */
+  check_for_update: { arguments: Record<string, never>; result: null };
+  /** Loads and installs the newer version. */
+  install_update: { arguments: Record<string, never>; result: null };
+  /** Ends the program and starts it again. */
+  restart_app: { arguments: Record<string, never>; result: null };
+  /** Opens one of our places in the system's file manager. */
+  open_place: { arguments: { place: Place }; result: null };
+  /** What a diagnostics bundle would hold. */
+  read_diagnostics: { arguments: Record<string, never>; result: Array<DiagnosticsFile> };
+  /** Saves that bundle; gives its path. */
+  save_diagnostics: { arguments: Record<string, never>; result: string | null };
+  /** Licences of all parts. */
+  read_licences: { arguments: Record<string, never>; result: Array<Licence> };
+}
+
+/** The name of the one event; its payload is a BridgeEvent. */
+export const EVENT = 'bridge';
