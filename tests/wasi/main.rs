@@ -9,6 +9,7 @@
     reason = "a test that cannot prepare has failed"
 )]
 
+mod cache;
 mod escape;
 mod limits;
 mod runs;

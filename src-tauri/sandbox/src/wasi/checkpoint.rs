@@ -36,6 +36,7 @@ impl Checkpoint {
         if numbers.len() * PAGE_BYTES > bytes_max {
             return None;
         }
+        bytes.reserve_exact(numbers.len() * PAGE_BYTES);
         for number in &numbers {
             let at = *number as usize * PAGE_BYTES;
             bytes.extend_from_slice(&memory[at..at + PAGE_BYTES]);

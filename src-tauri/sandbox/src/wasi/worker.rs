@@ -137,7 +137,7 @@ fn serve_guest(serve: &Serve) -> Result<(), String> {
     reason = "wasmtime runs what is in the file as machine code"
 )]
 fn load(engine: &Engine, code: &Path) -> Result<Module, String> {
-    // SAFETY: `module::Store` hands out only files whose bytes it has hashed and found to be what
+    // SAFETY: `module::Cache` hands out only files whose bytes it has hashed and found to be what
     // an engine of this product wrote, in a folder where nobody but the user may write.
     let module = unsafe { Module::deserialize_file(engine, code) };
     module.map_err(|error| format!("{}: {error:#}", code.display()))
