@@ -435,6 +435,10 @@ async fn a_token_that_is_not_accepted_is_called_that_and_not_shown() {
     let error = bench.error("echo", json!({})).await;
     insta::assert_snapshot!(message(&error, &peer), @"server `fake` needs you to sign in: http://PEER/mcp answered 401 Unauthorized: it does not accept the `Authorization` header of its configuration, which may have expired");
     assert_eq!(peer.seen().len(), 1);
+    let UpstreamState::Failed { error, .. } = bench.status().state else {
+        panic!("it has failed")
+    };
+    assert!(error.wants_sign_in());
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ mod failures_of_servers;
 mod limits;
 mod memory;
 mod python;
+mod real_clients;
 mod real_servers;
 #[cfg(unix)]
 mod relay;

@@ -25,6 +25,11 @@ impl Components {
         }
     }
 
+    /// The program of a real client.
+    pub fn client(&self, program: &str) -> PathBuf {
+        self.dir.join("clients/node_modules/.bin").join(program)
+    }
+
     /// The entry of one real server, with its data inside `home`.
     pub fn entry(&self, name: &str, home: &TempHome) -> Value {
         let npm = |program: &str| self.dir.join("npm/node_modules/.bin").join(program);

@@ -25,19 +25,16 @@ impl Leftovers {
         }
     }
 
-    /// Learn, while the bridge lives, which containers are its own: those whose owner has a file in
-    /// this home. Other tests use the same engine at the same time.
+    /// Learn, while the bridge lives, which containers are its own: those whose owner holds a lock
+    /// file in this home. Other tests use the same engine at the same time.
     pub fn note_owner(&mut self) {
-        let Some(engine) = &self.engine else { return };
-        let files: Vec<String> = files_below(&self.home)
-            .iter()
-            .filter_map(|path| Some(path.file_name()?.to_string_lossy().into_owned()))
-            .collect();
-        for container in engine.containers() {
-            if !container.owner.is_empty()
-                && files.iter().any(|name| name.contains(&container.owner))
+        for path in files_below(&self.home) {
+            let beside_id = path.with_file_name("folder-id").exists();
+            if let Some(owner) = path.file_stem()
+                && beside_id
+                && path.extension().is_some_and(|kind| kind == "lock")
             {
-                self.owners.insert(container.owner);
+                self.owners.insert(owner.to_string_lossy().into_owned());
             }
         }
     }
@@ -57,7 +54,7 @@ impl Leftovers {
 
     /// Processes of the bridge or its servers that run now.
     pub fn processes(&self) -> Vec<String> {
-        processes_of(&self.home)
+        processes_naming(&self.home.to_string_lossy())
     }
 
     /// Panic unless everything is gone within ten seconds.
@@ -83,6 +80,9 @@ impl Leftovers {
     pub(crate) fn now(&self) -> Vec<String> {
         let mut left = self.containers();
         left.extend(self.processes());
+        // What an engine started for a container lives outside it and names the container, which
+        // the engine may have forgotten.
+        left.extend(self.owners.iter().flat_map(|owner| processes_naming(owner)));
         left.extend(sockets_of(&self.home));
         left.extend(
             files_below(&self.temp_dir)
@@ -115,10 +115,13 @@ impl Leftovers {
     }
 }
 
-/// Processes whose command line or environment names `home`.
-fn processes_of(home: &Path) -> Vec<String> {
-    let needle = home.to_string_lossy().into_owned().into_bytes();
-    let names = |bytes: &[u8]| bytes.windows(needle.len()).any(|window| window == needle);
+/// Processes whose command line or environment has `name` in it.
+fn processes_naming(name: &str) -> Vec<String> {
+    let names = |bytes: &[u8]| {
+        bytes
+            .windows(name.len())
+            .any(|window| window == name.as_bytes())
+    };
     let mut found = Vec::new();
     let own = std::process::id();
     for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {

@@ -630,7 +630,8 @@ pub(crate) fn state(server: &ServerStatus) -> &'static str {
     if !server.needs.is_empty() {
         return "needs_value";
     }
-    match server.state {
+    match &server.state {
+        UpstreamState::Failed { error, .. } if error.wants_sign_in() => "needs_sign_in",
         UpstreamState::Stopped => "stopped",
         UpstreamState::Starting => "starting",
         UpstreamState::Ready => "ready",

@@ -24,6 +24,9 @@ const GREETING_WITHIN: Duration = Duration::from_secs(20);
 /// search for an engine once each.
 const FAILURE_KEPT: Duration = Duration::from_secs(2);
 
+/// How long a shutdown waits for a sandbox that is being opened.
+const OPEN_WITHIN: Duration = Duration::from_secs(5);
+
 type Opening = Shared<BoxFuture<'static, Result<Arc<ContainerSandbox>, Arc<SandboxError>>>>;
 
 /// What makes two sandboxes differ.
@@ -119,11 +122,16 @@ impl Sandboxes {
         })
     }
 
-    /// End every sandbox.
+    /// End every sandbox, also one that is still being opened, unless that waits for something
+    /// slow: then nothing has been started yet.
     pub async fn shut_down(&self) {
-        let current = lock(&self.current).take();
-        // One that is still opening has started nothing but spares, which end with their owner.
-        if let Some(Ok(sandbox)) = current.as_ref().and_then(|current| current.opening.peek()) {
+        let Some(current) = lock(&self.current).take() else { return };
+        let mut slow = self.progress.subscribe();
+        let opened = tokio::select! {
+            opened = tokio::time::timeout(OPEN_WITHIN, current.opening) => opened.ok(),
+            _ = slow.wait_for(Option::is_some) => None,
+        };
+        if let Some(Ok(sandbox)) = opened {
             sandbox.shut_down().await;
         }
     }

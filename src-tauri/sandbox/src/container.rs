@@ -178,6 +178,7 @@ impl ContainerSandbox {
             owner: config.owner,
             body,
             tasks: TaskTracker::new(),
+            starts: TaskTracker::new(),
             runtime: tokio::runtime::Handle::current(),
             closing: closing.clone(),
             _lock: lock,
@@ -188,9 +189,9 @@ impl ContainerSandbox {
             waiting: Mutex::new(VecDeque::new()),
         });
         if config.spares > 0 {
-            spares.push(shared.tasks.spawn(live::boot(shared.clone(), first)));
+            spares.push(shared.spawn_start(live::boot(shared.clone(), first)));
             for _ in 1..config.spares {
-                spares.push(shared.tasks.spawn(live::start(shared.clone())));
+                spares.push(shared.spawn_start(live::start(shared.clone())));
             }
         } else {
             reap::remove(&shared.engine, &first).await;
@@ -250,7 +251,7 @@ impl ContainerSandbox {
                 return Ok(guest);
             }
         }
-        let started = Starting(self.shared.tasks.spawn(live::start(self.shared.clone())));
+        let started = Starting(self.shared.spawn_start(live::start(self.shared.clone())));
         match started.wait().await {
             Some(result) => result,
             None => Err(self
@@ -265,19 +266,17 @@ impl ContainerSandbox {
     pub async fn shut_down(&self) {
         self.spares.close();
         self.shared.tasks.close();
+        self.shared.starts.close();
         let engine = &self.shared.engine;
         let all = async {
+            // Podman leaves processes behind when a container is removed while it is being started.
+            self.shared.starts.wait().await;
             if let Err(error) = reap::remove_all_of(engine, &self.owners, &self.shared.owner).await
             {
                 tracing::warn!(%error, "could not remove our containers");
             }
             // Their streams have ended, so what served them ends too.
             self.shared.tasks.wait().await;
-            // A start that was under way has ended as well by now, and may have come too late.
-            if let Err(error) = reap::remove_all_of(engine, &self.owners, &self.shared.owner).await
-            {
-                tracing::warn!(%error, "could not remove our containers");
-            }
             if let Err(error) = reap::reap_dead(engine, &self.owners).await {
                 tracing::debug!(%error, "could not reap");
             }
@@ -298,7 +297,7 @@ impl ContainerSandbox {
             let closing = spares.closing.clone();
             tokio::select! {
                 () = closing.cancelled() => {}
-                () = tokio::time::sleep(PAUSE) => spares.push(shared.tasks.spawn(live::start(shared.clone()))),
+                () = tokio::time::sleep(PAUSE) => spares.push(shared.spawn_start(live::start(shared.clone()))),
             }
         });
     }

@@ -24,6 +24,9 @@ pub(crate) struct Arguments {
     /// Few repetitions: a look, not a result.
     #[arg(long)]
     quick: bool,
+    /// Measure this binary, such as an older one, instead of building one.
+    #[arg(long, value_name = "FILE")]
+    program: Option<PathBuf>,
     /// Measure nothing; write the table of the last result into the README.
     #[arg(long)]
     readme: bool,
@@ -35,7 +38,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return write_readme();
     }
     setup::run_all()?;
-    let program = build_sidecar(true)?;
+    let program = match &arguments.program {
+        Some(program) => program
+            .canonicalize()
+            .with_context(|| format!("no {}", program.display()))?,
+        None => build_sidecar(true)?,
+    };
     let engines = engine::for_tests(&target().join("engines"))?;
     let repetitions = if arguments.quick { 3 } else { 15 };
     let mut values: BTreeMap<(String, &'static str), Vec<f64>> = BTreeMap::new();
@@ -67,8 +75,8 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             .insert(key.to_owned(), Spread::of(values));
     }
     println!("{}", table(&results));
-    if arguments.quick {
-        say("a quick look is not kept");
+    if arguments.quick || arguments.program.is_some() {
+        say("not kept: only a whole run of the release build is");
         return Ok(());
     }
     let path = results_file();

@@ -14,6 +14,14 @@ pub(crate) const NPM: &[(&str, &str)] = &[
     ("gpt-tokenizer", "4.0.0"),
 ];
 
+/// Clients that read what we write into their files; none of them needs its installation scripts.
+pub(crate) const CLIENTS: &[(&str, &str)] = &[
+    // Newer ones want a newer Node than Debian has.
+    ("@anthropic-ai/claude-code", "2.1.197"),
+    ("@google/gemini-cli", "0.61.0"),
+    ("@openai/codex", "0.171.0"),
+];
+
 /// Installs the Python packages below; it takes a tenth of pip's time.
 pub(crate) const UV: &str = "uv==0.13.9";
 

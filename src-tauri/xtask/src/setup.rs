@@ -56,6 +56,7 @@ fn components() -> anyhow::Result<PathBuf> {
     let stamp_file = dir.join("stamp");
     let stamp = stamp()?;
     if std::fs::read_to_string(&stamp_file).is_ok_and(|found| found == stamp) {
+        clients(&dir.join("clients"))?;
         return Ok(dir);
     }
     if dir.exists() {
@@ -64,8 +65,9 @@ fn components() -> anyhow::Result<PathBuf> {
             .with_context(|| format!("cannot remove {}", dir.display()))?;
     }
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
-    npm(&dir.join("npm"))?;
+    npm(&dir.join("npm"), servers::NPM)?;
     venvs(&dir.join("py"))?;
+    clients(&dir.join("clients"))?;
     // Written last: a half-done installation is done again.
     std::fs::write(&stamp_file, stamp)
         .with_context(|| format!("cannot write {}", stamp_file.display()))?;
@@ -86,13 +88,25 @@ fn stamp() -> anyhow::Result<String> {
     Ok(text)
 }
 
-fn npm(dir: &Path) -> anyhow::Result<()> {
+/// The clients are large and change often; they have a stamp of their own.
+fn clients(dir: &Path) -> anyhow::Result<()> {
+    let stamp_file = dir.join("stamp");
+    let stamp = format!("{:?}", servers::CLIENTS);
+    if std::fs::read_to_string(&stamp_file).is_ok_and(|found| found == stamp) {
+        return Ok(());
+    }
+    npm(dir, servers::CLIENTS)?;
+    std::fs::write(&stamp_file, stamp)
+        .with_context(|| format!("cannot write {}", stamp_file.display()))
+}
+
+fn npm(dir: &Path, packages: &[(&str, &str)]) -> anyhow::Result<()> {
     say(format_args!(
         "installing {} packages from npm",
-        servers::NPM.len()
+        packages.len()
     ));
     std::fs::create_dir_all(dir)?;
-    let dependencies: serde_json::Map<_, _> = servers::NPM
+    let dependencies: serde_json::Map<_, _> = packages
         .iter()
         .map(|(name, version)| ((*name).to_owned(), (*version).into()))
         .collect();

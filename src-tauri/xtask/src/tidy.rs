@@ -87,8 +87,8 @@ const WORDS: &[Word] = &[
             "fs::rename(",
             "OpenOptions::new(",
         ],
-        allowed: &["edit.rs"],
-        why: "only clients/edit.rs writes files of other programs",
+        allowed: &["replace.rs"],
+        why: "only clients/replace.rs writes files of other programs",
     },
     Word {
         folder: "src-tauri/core/src",

@@ -105,8 +105,16 @@ impl Home {
         self.act(client, Action::Disconnect).unwrap();
     }
 
+    #[allow(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method's own path is not general enough over the connector's lifetime"
+    )]
+    #[allow(
+        clippy::redundant_closure_for_method_calls,
+        reason = "the method's own path is not general enough over the connector's lifetime"
+    )]
     pub(crate) fn standings(&self) -> Vec<Standing> {
-        self.with(runbridge_core::clients::connect::Connector::standings)
+        self.with(|connector| connector.standings())
     }
 
     pub(crate) fn standing(&self, client: &str) -> Option<Standing> {

@@ -189,6 +189,29 @@ impl UpstreamError {
         }
     }
 
+    /// Whether it passes when the user has signed in, and no sooner.
+    pub fn wants_sign_in(&self) -> bool {
+        match self {
+            Self::SignIn { .. } => true,
+            Self::BackingOff { last, .. } => last.wants_sign_in(),
+            Self::ServerNotFound { .. }
+            | Self::ServerDisabled { .. }
+            | Self::NeedsValue { .. }
+            | Self::Unreachable { .. }
+            | Self::SessionLost { .. }
+            | Self::Start { .. }
+            | Self::Died { .. }
+            | Self::Stopped { .. }
+            | Self::Protocol { .. }
+            | Self::Rpc { .. }
+            | Self::ToolFailed { .. }
+            | Self::ToolNotFound { .. }
+            | Self::ToolDenied { .. }
+            | Self::ToolTimeout { .. }
+            | Self::Arguments { .. } => false,
+        }
+    }
+
     /// The whole message, hint included.
     pub fn message(&self) -> String {
         self.to_string()

@@ -53,12 +53,25 @@ pub(crate) struct Shared {
     pub(crate) memory_kills: bool,
     /// Every task that serves a container.
     pub(crate) tasks: TaskTracker,
+    /// Those of them that start one.
+    pub(crate) starts: TaskTracker,
     /// Where those tasks run, also when a guest is dropped elsewhere.
     pub(crate) runtime: Handle,
     /// Nothing is to be started or waited for any more.
     pub(crate) closing: CancellationToken,
     /// As long as anything of ours may be left, the owner lives.
     pub(crate) _lock: OwnerLock,
+}
+
+impl Shared {
+    /// Start a container in a task of its own, which goes on when nobody waits for it: it must not be
+    /// left half made.
+    pub(crate) fn spawn_start(
+        &self,
+        start: impl Future<Output = Result<Guest, SandboxError>> + Send + 'static,
+    ) -> JoinHandle<Result<Guest, SandboxError>> {
+        self.tasks.spawn(self.starts.track_future(start))
+    }
 }
 
 static COUNT: AtomicU64 = AtomicU64::new(0);
@@ -101,16 +114,19 @@ pub(crate) async fn create(
     }
 }
 
-/// Create, start and boot a container. Run it in a task of [`Shared::tasks`]: a caller that no
-/// longer waits must not leave a container behind half made.
+/// Create, start and boot a container. For [`Shared::spawn_start`].
 pub(crate) async fn start(shared: Arc<Shared>) -> Result<Guest, SandboxError> {
     let (id, _) = create(&shared.engine, &shared.owner, &shared.body).await?;
     boot(shared, id).await
 }
 
-/// Start and boot the container that [`create`] made.
+/// Start and boot the container that [`create`] made. As [`start`].
 pub(crate) async fn boot(shared: Arc<Shared>, id: String) -> Result<Guest, SandboxError> {
     let engine = &shared.engine;
+    if shared.closing.is_cancelled() {
+        reap::remove(engine, &id).await;
+        return Err(engine.error("start a container", "the sandbox is shut down"));
+    }
     let (exit_sender, exit) = watch::channel(None);
     let mut ending = Ending {
         id: id.clone(),

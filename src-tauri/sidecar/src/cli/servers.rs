@@ -145,6 +145,9 @@ pub(crate) fn state(server: &ServerStatus) -> (&'static str, Option<String>) {
         UpstreamState::Stopped => ("stopped", None),
         UpstreamState::Starting => ("starting", None),
         UpstreamState::Ready => ("ready", None),
+        UpstreamState::Failed { error, .. } if error.wants_sign_in() => {
+            ("needs sign-in", Some(error.message()))
+        }
         UpstreamState::Failed { error, .. } => ("failed", Some(error.message())),
     }
 }

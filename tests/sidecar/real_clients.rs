@@ -1,0 +1,113 @@
+//! Real clients read what we write into their files, and we read what they write.
+
+use std::path::Path;
+use std::process::Command;
+
+use runbridge_testkit::{Components, TempHome};
+use serde_json::{Value, json};
+
+use crate::SIDECAR;
+
+fn components() -> Components {
+    Components::from_env().expect("RUNBRIDGE_TEST_COMPONENTS: run `cargo xtask test`")
+}
+
+/// What a program says on stdout and stderr, in a home folder of its own.
+fn heard(home: &TempHome, program: &Path, arguments: &[&str]) -> (String, String) {
+    let output = Command::new(program)
+        .args(arguments)
+        .current_dir(home.path())
+        .env_clear()
+        .env("HOME", home.path())
+        .env("PATH", std::env::var_os("PATH").unwrap())
+        .output()
+        .unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{stdout}{stderr}");
+    (stdout, stderr)
+}
+
+fn says(home: &TempHome, program: &Path, arguments: &[&str]) -> String {
+    heard(home, program, arguments).0
+}
+
+fn runbridge(home: &TempHome, arguments: &[&str]) -> String {
+    says(home, Path::new(SIDECAR), arguments)
+}
+
+#[test]
+fn claude_code_connects_to_us_and_we_read_what_it_writes() {
+    let (home, claude) = (TempHome::new(), components().client("claude"));
+    std::fs::create_dir_all(home.join(".claude")).unwrap();
+    let add = [
+        "mcp", "add", "--scope", "user", "other", "--", "/bin/cat", "-u",
+    ];
+    says(&home, &claude, &add);
+    runbridge(&home, &["connect", "claude-code"]);
+    let listed = says(&home, &claude, &["mcp", "list"]);
+    let ours = listed.lines().find(|line| line.starts_with("runbridge:"));
+    assert!(
+        ours.is_some_and(|line| line.contains("Connected")),
+        "{listed}"
+    );
+    let servers: Value = serde_json::from_str(&runbridge(&home, &["servers", "--json"])).unwrap();
+    assert_eq!(servers["servers"][0]["name"], "other");
+    // It has written into its file by now; of that we take away nothing but our entry.
+    let read = || -> Value {
+        let text = std::fs::read_to_string(home.join(".claude.json")).unwrap();
+        serde_json::from_str(&text).unwrap()
+    };
+    let mut before = read();
+    before["mcpServers"]
+        .as_object_mut()
+        .unwrap()
+        .shift_remove("runbridge")
+        .unwrap();
+    runbridge(&home, &["disconnect", "claude-code"]);
+    assert_eq!(read(), before);
+    assert!(!says(&home, &claude, &["mcp", "list"]).contains("runbridge:"));
+}
+
+#[test]
+fn codex_reads_our_entry() {
+    let (home, codex) = (TempHome::new(), components().client("codex"));
+    let before = "# mine\nmodel = \"o9\"   # trailing\n\n[mcp_servers.other]\ncommand = \"x\"\n";
+    home.write(".codex/config.toml", before);
+    runbridge(&home, &["connect", "codex"]);
+    let list = || -> Value {
+        serde_json::from_str(&says(&home, &codex, &["mcp", "list", "--json"])).unwrap()
+    };
+    let listed = list();
+    let names: Vec<_> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| &one["name"])
+        .collect();
+    assert_eq!(names, [&json!("other"), &json!("runbridge")]);
+    assert_eq!(listed[1]["transport"]["command"], SIDECAR);
+    assert_eq!(listed[1]["enabled"], true);
+    runbridge(&home, &["disconnect", "codex"]);
+    assert_eq!(list().as_array().unwrap().len(), 1);
+    let after = std::fs::read_to_string(home.join(".codex/config.toml")).unwrap();
+    assert_eq!(after, before);
+}
+
+#[test]
+fn gemini_connects_to_us() {
+    let (home, gemini) = (TempHome::new(), components().client("gemini"));
+    home.write(
+        ".gemini/settings.json",
+        "{\n  // comments are allowed here\n  \"security\": {\"folderTrust\": {\"enabled\": false}}\n}\n",
+    );
+    runbridge(&home, &["connect", "gemini-cli"]);
+    // Some versions list on stderr.
+    let (stdout, stderr) = heard(&home, &gemini, &["mcp", "list"]);
+    let listed = stdout + &stderr;
+    let ours = listed.lines().find(|line| line.contains("runbridge:"));
+    assert!(
+        ours.is_some_and(|line| line.contains("Connected")),
+        "{listed}"
+    );
+}
