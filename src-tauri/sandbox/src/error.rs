@@ -41,4 +41,10 @@ pub enum SandboxError {
         /// Last output or exit status.
         reason: String,
     },
+    /// The embedded Python is not there or cannot be used on this machine.
+    #[error("the embedded Python is not available: {reason}")]
+    ModuleMissing {
+        /// Which file, and what is wrong with it.
+        reason: String,
+    },
 }

@@ -70,6 +70,18 @@ impl Kind {
         })
     }
 
+    /// The kind with this number, if it is one that a guest may send.
+    #[cfg(feature = "wasi")]
+    pub(crate) fn of_guest(byte: u8) -> Option<Self> {
+        Self::from_byte(byte).filter(|kind| kind.comes_from_guest())
+    }
+
+    /// The kind with this number, if it is one that only the host sends.
+    #[cfg(feature = "wasi")]
+    pub(crate) fn of_host(byte: u8) -> Option<Self> {
+        Self::from_byte(byte).filter(|kind| !kind.comes_from_guest())
+    }
+
     /// Whether a guest may send this kind.
     fn comes_from_guest(self) -> bool {
         self as u8 >= 16

@@ -10,6 +10,8 @@ pub mod frame;
 mod guest;
 mod interpreter;
 mod limits;
+#[cfg(feature = "wasi")]
+pub mod wasi;
 
 use std::sync::Arc;
 

@@ -12,6 +12,7 @@ mod check;
 mod demo;
 mod engine;
 mod engines;
+mod guest;
 mod http;
 mod image;
 mod servers;
@@ -46,6 +47,8 @@ enum Command {
     Image(image::Arguments),
     /// Keep the test engines running until Enter, for running single tests by hand.
     Engines,
+    /// Build the embedded sandbox's Python (about 4 minutes, once).
+    Guest(guest::Arguments),
     /// Measure the built product against its figures.
     Bench(bench::Arguments),
     /// Write the window's types from the core's.
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Command::Test(arguments) => test::run(&arguments),
         Command::Image(arguments) => image::run(&arguments),
         Command::Engines => test::keep_ready(),
+        Command::Guest(arguments) => guest::run(&arguments).map(|_| ()),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Bindings(arguments) => bindings::run(&arguments),
         Command::Ui => ui::run_all(),

@@ -11,7 +11,6 @@ Knows nothing of what a run is besides its id.
 import concurrent.futures
 import concurrent.futures.thread  # noqa: F401  (the attribute below is loaded lazily)
 import contextvars
-import fcntl
 import io
 import os
 import select
@@ -315,6 +314,7 @@ def encode(piece):
 def move_up(fd):
     """The same open file under a high number that programs do not inherit: code which closes or
     reuses low descriptors does not meet it."""
+    import fcntl
     import resource
 
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]

@@ -1,0 +1,269 @@
+//! Backend 2: CPython compiled to WebAssembly, in a worker process of its own.
+//!
+//! Needs nothing installed. The guest is the same Python as in a container and speaks the same
+//! frames; below it are no processes, threads or sockets, and its files are in memory. A worker
+//! holds one guest: a fault of the engine costs one interpreter, and ending the process leaves
+//! nothing. Does not know what the guest's Python does.
+
+mod checkpoint;
+mod confine;
+mod door;
+mod files;
+mod machine;
+mod module;
+mod preview1;
+mod snapshot;
+mod worker;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Stdio};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::{Child, Command};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::{Guest, GuestExit, SandboxError, SandboxLimits};
+pub use snapshot::{Initialized, initialize};
+pub use worker::main as worker_main;
+
+/// Pieces of output that wait for whoever drives the guest; above it the worker's pipe is not read.
+const PIECES_WAITING_MAX: usize = 16;
+const PIECE_BYTES: usize = 64 << 10;
+
+/// What is kept of a worker's stderr.
+const STDERR_BYTES_MAX: usize = 4096;
+
+/// A worker whose host is gone ends by itself; how long to wait for that.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// Compiling takes 3 to 20 seconds.
+const COMPILE: Duration = Duration::from_mins(3);
+
+/// How a program starts itself as a worker: it must hand the argument that follows `arguments` to
+/// [`worker_main`].
+#[derive(Clone, Debug)]
+pub struct WorkerCommand {
+    /// The binary.
+    pub program: PathBuf,
+    /// What makes it a worker.
+    pub arguments: Vec<OsString>,
+}
+
+/// The embedded Python, compiled and ready to be started.
+#[derive(Clone, Debug)]
+pub struct Wasi {
+    worker: WorkerCommand,
+    code: PathBuf,
+    zips: Vec<PathBuf>,
+}
+
+impl Wasi {
+    /// Take the embedded Python from `folder`; `None` if it must be compiled first, see
+    /// [`Wasi::prepare`]. Quick enough to be called at any time.
+    ///
+    /// # Errors
+    /// [`SandboxError::ModuleMissing`] if it is not there or cannot be used.
+    pub fn open(
+        folder: &Path,
+        cache: &Path,
+        worker: WorkerCommand,
+    ) -> Result<Option<Self>, SandboxError> {
+        let missing = |reason| SandboxError::ModuleMissing { reason };
+        let module = module::Module::find(folder).map_err(missing)?;
+        let cache = module::Cache::new(cache, &module).map_err(missing)?;
+        Ok(cache.trusted().map(|code| Self {
+            worker,
+            code,
+            zips: module.zips,
+        }))
+    }
+
+    /// As [`Wasi::open`], and compile it if need be: once per machine and version, some seconds.
+    /// Cancel safe.
+    ///
+    /// # Errors
+    /// [`SandboxError::ModuleMissing`] as above, or if it could not be compiled.
+    pub async fn prepare(
+        folder: &Path,
+        cache: &Path,
+        worker: WorkerCommand,
+    ) -> Result<Self, SandboxError> {
+        if let Some(ready) = Self::open(folder, cache, worker.clone())? {
+            return Ok(ready);
+        }
+        let missing = |reason| SandboxError::ModuleMissing { reason };
+        let module = module::Module::find(folder).map_err(missing)?;
+        let cache = module::Cache::new(cache, &module).map_err(missing)?;
+        let code = compile_once(&worker, &module, cache)
+            .await
+            .map_err(missing)?;
+        Ok(Self {
+            worker,
+            code,
+            zips: module.zips,
+        })
+    }
+
+    /// Start one guest. `grace_ms` is what an interrupted run may take to stop before it is ended
+    /// by force, and must be shorter than the grace that the run's driver gives.
+    ///
+    /// # Errors
+    /// [`SandboxError::GuestStart`] if the worker could not be started.
+    pub fn start(&self, limits: &SandboxLimits, grace_ms: u64) -> Result<Guest, SandboxError> {
+        let task = worker::Task::Serve(worker::Serve {
+            code: self.code.clone(),
+            zips: self.zips.clone(),
+            limits: limits.clone(),
+            grace_ms,
+        });
+        let failed = |reason: String| SandboxError::GuestStart { reason };
+        let mut child = self.worker.spawn(&task, Stdio::piped()).map_err(failed)?;
+        let (Some(input), Some(output), Some(errors)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        else {
+            return Err(failed("the worker has no pipes".to_owned()));
+        };
+        let (pieces, received) = mpsc::channel(PIECES_WAITING_MAX);
+        tokio::spawn(pump(output, pieces));
+        let errors = tokio::spawn(tail(errors));
+        Ok(Guest {
+            input: Box::new(input),
+            output: received,
+            end: Box::new(move |kill| -> BoxFuture<'static, GuestExit> {
+                Box::pin(end(child, errors, kill))
+            }),
+        })
+    }
+}
+
+impl WorkerCommand {
+    fn spawn(&self, task: &worker::Task, stdin: Stdio) -> Result<Child, String> {
+        let task = serde_json::to_string(task).map_err(|error| error.to_string())?;
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .arg(task)
+            .env_clear()
+            .stdin(stdin)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        #[cfg(unix)]
+        {
+            command.current_dir("/");
+            // A terminal's interrupt is for its host.
+            command.process_group(0);
+        }
+        command
+            .spawn()
+            .map_err(|error| format!("cannot start {}: {error}", self.program.display()))
+    }
+}
+
+async fn compile_once(
+    worker: &WorkerCommand,
+    module: &module::Module,
+    cache: module::Cache,
+) -> Result<PathBuf, String> {
+    let waiting = cache.clone();
+    let _lock = tokio::task::spawn_blocking(move || waiting.lock())
+        .await
+        .map_err(|error| error.to_string())??;
+    if let Some(code) = cache.trusted() {
+        return Ok(code);
+    }
+    module.verify()?;
+    let scratch = cache.scratch()?;
+    let compiled = compile(worker, &module.wasm, &scratch).await;
+    let kept = compiled.and_then(|()| cache.keep(&scratch));
+    if kept.is_err() {
+        let _ = std::fs::remove_file(&scratch);
+    }
+    kept
+}
+
+async fn compile(worker: &WorkerCommand, module: &Path, out: &Path) -> Result<(), String> {
+    let task = worker::Task::Compile {
+        module: std::path::absolute(module).map_err(|error| error.to_string())?,
+        out: std::path::absolute(out).map_err(|error| error.to_string())?,
+    };
+    let child = worker.spawn(&task, Stdio::null())?;
+    let output = tokio::time::timeout(COMPILE, child.wait_with_output())
+        .await
+        .map_err(|_| format!("compiling took longer than {} s", COMPILE.as_secs()))?
+        .map_err(|error| error.to_string())?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    Err(format!(
+        "compiling ended with {}: {}",
+        output.status,
+        stderr.trim()
+    ))
+}
+
+async fn pump(mut output: impl AsyncRead + Unpin, pieces: mpsc::Sender<Bytes>) {
+    let mut buffer = BytesMut::new();
+    loop {
+        buffer.reserve(PIECE_BYTES);
+        match output.read_buf(&mut buffer).await {
+            Ok(0) | Err(_) => return,
+            Ok(_) => {
+                if pieces.send(buffer.split().freeze()).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// The last bytes of a stream.
+async fn tail(mut errors: impl AsyncRead + Unpin) -> String {
+    let mut kept = Vec::new();
+    let mut piece = [0; STDERR_BYTES_MAX];
+    while let Ok(count @ 1..) = errors.read(&mut piece).await {
+        kept.extend_from_slice(&piece[..count]);
+        let excess = kept.len().saturating_sub(STDERR_BYTES_MAX);
+        kept.drain(..excess);
+    }
+    String::from_utf8_lossy(&kept).into_owned()
+}
+
+async fn end(mut child: Child, errors: JoinHandle<String>, kill: bool) -> GuestExit {
+    if kill {
+        let _ = child.start_kill();
+    }
+    let mut waited = tokio::time::timeout(GOODBYE, child.wait()).await;
+    if waited.is_err() {
+        let _ = child.start_kill();
+        waited = tokio::time::timeout(GOODBYE, child.wait()).await;
+    }
+    let stderr_tail = match tokio::time::timeout(GOODBYE, errors).await {
+        Ok(Ok(tail)) => tail,
+        _ => String::new(),
+    };
+    GuestExit {
+        code: waited.ok().and_then(Result::ok).map(code),
+        // A guest that meets its memory limit gets a MemoryError and lives on.
+        out_of_memory: false,
+        stderr_tail,
+    }
+}
+
+#[cfg(unix)]
+fn code(status: ExitStatus) -> i64 {
+    use std::os::unix::process::ExitStatusExt as _;
+    let signal = status.signal().map(|signal| 128 + signal);
+    i64::from(status.code().or(signal).unwrap_or(-1))
+}
+
+#[cfg(not(unix))]
+fn code(status: ExitStatus) -> i64 {
+    i64::from(status.code().unwrap_or(-1))
+}

@@ -1,0 +1,138 @@
+//! A copy of a guest between two turns: the memory that differs from the snapshot, and the files.
+//!
+//! Between turns nothing of the guest is on a stack or in a register, so that these two are all of
+//! it. Which pages differ is asked of the kernel where it tells; elsewhere every page that is not
+//! zero is kept.
+
+use super::files::Files;
+
+pub(super) const PAGE_BYTES: usize = 4096;
+
+pub(super) struct Checkpoint {
+    memory_bytes: usize,
+    /// Pages that are not kept are zero; else they are the snapshot's.
+    rest_is_zero: bool,
+    /// Numbers of the pages kept, ascending; their bytes are in `bytes`, one behind the other.
+    numbers: Vec<u32>,
+    bytes: Vec<u8>,
+    files: Files,
+}
+
+impl Checkpoint {
+    /// Copy a guest; `old` lends its buffers. Nothing if there are more than `bytes_max` to copy:
+    /// the copy takes the host's memory beside the guest's own, and its time after every run.
+    pub(super) fn take(
+        memory: &[u8],
+        files: &Files,
+        pages: &mut Pages,
+        old: Option<Self>,
+        bytes_max: usize,
+    ) -> Option<Self> {
+        let (mut numbers, mut bytes) =
+            old.map_or_else(Default::default, |old| (old.numbers, old.bytes));
+        numbers.clear();
+        bytes.clear();
+        let rest_is_zero = pages.changed(memory, &mut numbers);
+        if numbers.len() * PAGE_BYTES > bytes_max {
+            return None;
+        }
+        bytes.reserve_exact(numbers.len() * PAGE_BYTES);
+        for number in &numbers {
+            let at = *number as usize * PAGE_BYTES;
+            bytes.extend_from_slice(&memory[at..at + PAGE_BYTES]);
+        }
+        Some(Self {
+            memory_bytes: memory.len(),
+            rest_is_zero,
+            numbers,
+            bytes,
+            files: files.clone(),
+        })
+    }
+
+    /// Put the pages into the memory of a guest that was just started.
+    pub(super) fn put(&self, memory: &mut [u8]) {
+        if self.rest_is_zero {
+            memory.fill(0);
+        }
+        for (number, page) in self.numbers.iter().zip(self.bytes.chunks_exact(PAGE_BYTES)) {
+            let at = *number as usize * PAGE_BYTES;
+            if let Some(place) = memory.get_mut(at..at + PAGE_BYTES) {
+                place.copy_from_slice(page);
+            }
+        }
+    }
+
+    pub(super) fn memory_bytes(&self) -> usize {
+        self.memory_bytes
+    }
+
+    pub(super) fn files(&self) -> &Files {
+        &self.files
+    }
+}
+
+/// Tells which pages of a guest's memory are not the snapshot's.
+pub(super) struct Pages {
+    #[cfg(target_os = "linux")]
+    map: Option<std::fs::File>,
+    #[cfg(target_os = "linux")]
+    entries: Vec<u8>,
+}
+
+impl Pages {
+    /// Opens what the kernel tells, before the worker gives up the right to open anything.
+    pub(super) fn new() -> Self {
+        Self {
+            #[cfg(target_os = "linux")]
+            map: std::fs::File::open("/proc/self/pagemap")
+                .ok()
+                .filter(|_| rustix::param::page_size() == PAGE_BYTES),
+            #[cfg(target_os = "linux")]
+            entries: Vec::new(),
+        }
+    }
+
+    /// Find the pages to keep; whether all others are zero.
+    fn changed(&mut self, memory: &[u8], numbers: &mut Vec<u32>) -> bool {
+        #[cfg(target_os = "linux")]
+        {
+            if self.changed_by_kernel(memory, numbers).is_some() {
+                return false;
+            }
+            numbers.clear();
+        }
+        numbers.extend(
+            (0_u32..)
+                .zip(memory.chunks_exact(PAGE_BYTES))
+                .filter(|(_, page)| page.iter().any(|byte| *byte != 0))
+                .map(|(number, _)| number),
+        );
+        true
+    }
+
+    /// A page that was written is no page of the snapshot's file any more, but memory of this
+    /// process alone.
+    #[cfg(target_os = "linux")]
+    fn changed_by_kernel(&mut self, memory: &[u8], numbers: &mut Vec<u32>) -> Option<()> {
+        use std::os::unix::fs::FileExt as _;
+
+        const PRESENT: u64 = 1 << 63;
+        const SWAPPED: u64 = 1 << 62;
+        const OF_FILE: u64 = 1 << 61;
+        const ENTRY_BYTES: usize = 8;
+        let first = memory.as_ptr().addr() / PAGE_BYTES;
+        self.entries
+            .resize(memory.len() / PAGE_BYTES * ENTRY_BYTES, 0);
+        let map = self.map.as_ref()?;
+        map.read_exact_at(&mut self.entries, (first * ENTRY_BYTES) as u64)
+            .ok()?;
+        for (number, entry) in (0_u32..).zip(self.entries.chunks_exact(ENTRY_BYTES)) {
+            let entry = u64::from_ne_bytes(entry.try_into().ok()?);
+            if entry & SWAPPED != 0 || (entry & PRESENT != 0 && entry & OF_FILE == 0) {
+                numbers.push(number);
+            }
+        }
+        Some(())
+    }
+}
