@@ -482,6 +482,7 @@ pub fn sandbox_code(error: &SandboxError) -> &'static str {
         | SandboxError::EngineAbsent { .. }
         | SandboxError::Engine { .. }
         | SandboxError::GuestStart { .. } => "sandbox_unavailable",
+        SandboxError::ModuleMissing { .. } => "wasi_module_missing",
     }
 }
 
@@ -498,6 +499,7 @@ pub fn sandbox_message(error: &SandboxError) -> String {
             "set MCP_BRIDGE_IMAGE to an image that the engine has, or check its network"
         }
         SandboxError::Engine { .. } => "check that the engine is running; `runbridge doctor` helps",
+        SandboxError::ModuleMissing { .. } => "install Runbridge again, or use a container engine",
         SandboxError::GuestStart { .. } => {
             "the image needs `python3`, version 3.9 or newer, on its PATH; `runbridge doctor` helps"
         }

@@ -125,7 +125,9 @@ impl Sandboxes {
     /// End every sandbox, also one that is still being opened, unless that waits for something
     /// slow: then nothing has been started yet.
     pub async fn shut_down(&self) {
-        let Some(current) = lock(&self.current).take() else { return };
+        let Some(current) = lock(&self.current).take() else {
+            return;
+        };
         let mut slow = self.progress.subscribe();
         let opened = tokio::select! {
             opened = tokio::time::timeout(OPEN_WITHIN, current.opening) => opened.ok(),

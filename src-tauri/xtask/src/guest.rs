@@ -20,7 +20,7 @@ use crate::shell;
 use stage::Inputs;
 
 /// Build the embedded Python (about 4 minutes from nothing on two idle cores).
-#[derive(clap::Args)]
+#[derive(Default, clap::Args)]
 pub(crate) struct Arguments {
     /// Build everything again, whatever is kept.
     #[arg(long)]

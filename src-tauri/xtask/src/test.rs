@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 
 use crate::engine::{self, Engines};
 use crate::shell::{build_sidecar, cargo, root, say, target, which};
-use crate::{bindings, check, setup, tidy, ui};
+use crate::{bindings, check, guest, setup, shell, tidy, ui};
 
 /// Most tests wait for a container, so there are more of them at once than cores.
 const TEST_THREADS: &str = "4";
@@ -24,6 +24,9 @@ pub(crate) struct Arguments {
     /// Fail if anything was skipped; set by `CI=true` too.
     #[arg(long)]
     ci: bool,
+    /// Test the embedded sandbox and nothing else; its Python is built first (about 4 minutes, once).
+    #[arg(long, conflicts_with = "filter")]
+    embedded: bool,
     /// Run only the Rust tests whose name has this text, and nothing else.
     filter: Option<String>,
 }
@@ -101,6 +104,9 @@ impl Tally {
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let strict =
         arguments.ci || std::env::var("CI").is_ok_and(|value| value == "true" || value == "1");
+    if arguments.embedded {
+        return embedded(strict);
+    }
     let begun = Instant::now();
     let components = setup::run_all()?;
     let engines = engine::for_tests(&target().join("engines"))?;
@@ -127,7 +133,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         skips: &skips,
     };
     tally.counted("Rust tests", || {
-        rust_tests(&environment, arguments.filter.as_deref())
+        run_tests(&USUAL_PACKAGES, arguments.filter.as_deref(), |command| {
+            environment.give(command);
+        })
     });
     for line in std::fs::read_to_string(&skips).unwrap_or_default().lines() {
         // The runner counted it among those that passed.
@@ -210,28 +218,60 @@ impl Environment<'_> {
     }
 }
 
-fn rust_tests(environment: &Environment<'_>, filter: Option<&str>) -> anyhow::Result<Count> {
+/// Every package but the builder of the embedded Python, which would have wasmtime compiled in here.
+const USUAL_PACKAGES: [&str; 3] = ["--workspace", "--exclude", "runbridge-guest-build"];
+
+/// The tests of the embedded sandbox, which need what `cargo xtask guest` builds.
+const EMBEDDED_PACKAGES: [&str; 6] = [
+    "--package",
+    "runbridge-sandbox",
+    "--features",
+    "wasi",
+    "--test",
+    "wasi",
+];
+
+/// `cargo xtask test --embedded`: the embedded sandbox, which nothing else reaches yet.
+fn embedded(strict: bool) -> anyhow::Result<()> {
+    let mut tally = Tally::default();
+    tally.counted("embedded sandbox", embedded_tests);
+    tally.whole("clippy", check::clippy_embedded);
+    report(&tally, strict)
+}
+
+fn embedded_tests() -> anyhow::Result<Count> {
+    guest::run(&guest::Arguments::default())?;
+    // The tests start this program, and no test target asks for it.
+    shell::run(
+        cargo()
+            .args(["build", "--quiet", "--package", "runbridge-sandbox"])
+            .args(["--features", "wasi", "--example", "wasi_worker"]),
+    )?;
+    run_tests(&EMBEDDED_PACKAGES, None, |_| ())
+}
+
+/// Let the runner run the Rust tests of `packages`, in the environment that `give` makes.
+fn run_tests(
+    packages: &[&str],
+    filter: Option<&str>,
+    give: impl FnOnce(&mut Command),
+) -> anyhow::Result<Count> {
     let mut command = cargo();
     let count_line = if which("cargo-nextest").is_some() {
-        command.args([
-            "nextest",
-            "run",
-            "--workspace",
-            "--no-fail-fast",
-            "--color",
-            "never",
-        ]);
+        command.args(["nextest", "run", "--no-fail-fast", "--color", "never"]);
+        command.args(packages);
         command.args(["--status-level", "slow", "--final-status-level", "fail"]);
         command.args(["--test-threads", TEST_THREADS]).args(filter);
         nextest_count
     } else {
-        command.args(["test", "--workspace", "--no-fail-fast", "--color", "never"]);
+        command.args(["test", "--no-fail-fast", "--color", "never"]);
         command
+            .args(packages)
             .args(filter)
             .args(["--", "--test-threads", TEST_THREADS]);
         cargo_test_count
     };
-    environment.give(&mut command);
+    give(&mut command);
     let mut count = Count::default();
     let succeeded = watch(&mut command, |line| count.add(count_line(line)))?;
     if filter.is_some() {
