@@ -14,7 +14,10 @@ pub(crate) const NPM: &[(&str, &str)] = &[
     ("gpt-tokenizer", "4.0.0"),
 ];
 
-/// Clients that read what we write into their files; none of them needs its installation scripts.
+/// The one of [`CLIENTS`] whose installation script is needed: it puts the program in its place.
+pub(crate) const CLIENT_WITH_SCRIPT: &str = "@anthropic-ai/claude-code";
+
+/// Clients that read what we write into their files.
 pub(crate) const CLIENTS: &[(&str, &str)] = &[
     // Newer ones want a newer Node than Debian has.
     ("@anthropic-ai/claude-code", "2.1.197"),

@@ -91,11 +91,16 @@ fn stamp() -> anyhow::Result<String> {
 /// The clients are large and change often; they have a stamp of their own.
 fn clients(dir: &Path) -> anyhow::Result<()> {
     let stamp_file = dir.join("stamp");
-    let stamp = format!("{:?}", servers::CLIENTS);
+    let stamp = format!("{:?} {}", servers::CLIENTS, servers::CLIENT_WITH_SCRIPT);
     if std::fs::read_to_string(&stamp_file).is_ok_and(|found| found == stamp) {
         return Ok(());
     }
     npm(dir, servers::CLIENTS)?;
+    run_quietly(
+        Command::new("npm")
+            .current_dir(dir)
+            .args(["rebuild", servers::CLIENT_WITH_SCRIPT]),
+    )?;
     std::fs::write(&stamp_file, stamp)
         .with_context(|| format!("cannot write {}", stamp_file.display()))
 }
