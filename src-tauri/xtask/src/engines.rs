@@ -115,6 +115,8 @@ fn start_podman(dir: &Path) -> anyhow::Result<Engine> {
     };
     start("podman", &socket, left, &dir.join("log"), || {
         let mut command = Command::new("podman");
+        // Its monitors leave a file `oom` where they run when a container runs out of memory.
+        command.current_dir(&dir);
         command.env("CONTAINERS_CONF", write_config(&dir)?);
         command
             .arg("--root")
