@@ -76,6 +76,8 @@ pub(super) async fn serve(
         .arg(&program)
         .arg(address.to_string())
         .arg(&dir.path)
+        // Podman's monitors leave a file `oom` where they run; the client's folder is not for that.
+        .current_dir(&dir.path)
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null());
