@@ -114,12 +114,13 @@ fn session(
     engine: &Engine,
     add: &mut impl FnMut(&'static str, f64),
 ) -> anyhow::Result<()> {
-    let life = Life::start(program, engine, 16, 0)?;
+    // As soon as a client may: the first container is on its way, as it would be for a user.
+    let life = Life::start(program, engine, 16)?;
     add("initialize", life.initialized);
     add("first_cold", life.run("print(1)")?.1);
     life.end()?;
 
-    let mut life = Life::start(program, engine, 16, 1)?;
+    let mut life = Life::start(program, engine, 16)?;
     add("initialize", life.initialized);
     life.spare_ready(0)?;
     add("idle", life.client.memory_kib("VmRSS") as f64 / 1000.0);
@@ -138,7 +139,7 @@ fn session(
     add("peak", life.client.memory_kib("VmHWM") as f64 / 1000.0);
     life.end()?;
 
-    let mut life = Life::start(program, engine, 128, 1)?;
+    let mut life = Life::start(program, engine, 128)?;
     life.run("await mcp_stub.echo(text='x')")?;
     life.spare_ready(1)?;
     add("gather_128", life.number(GATHER)?);
@@ -155,18 +156,12 @@ struct Life {
 }
 
 impl Life {
-    fn start(
-        program: &Path,
-        engine: &Engine,
-        calls_at_once: u32,
-        spares: u32,
-    ) -> anyhow::Result<Self> {
+    fn start(program: &Path, engine: &Engine, calls_at_once: u32) -> anyhow::Result<Self> {
         let home = TempHome::new();
         home.write_servers(&Map::from_iter([("stub".to_owned(), home.stub(&[]))]));
         let settings = json!({
             "version": 1,
             "limits": { "calls_at_once_max": calls_at_once },
-            "sandbox": { "spares": spares },
         });
         home.write(".runbridge/config/settings.json", &settings.to_string());
         let mut variables = Vec::from(engine.variables());
