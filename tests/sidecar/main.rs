@@ -23,6 +23,8 @@ mod relay;
 mod reply;
 mod revisions;
 mod sandbox;
+#[cfg(target_os = "linux")]
+mod secrets;
 mod servers;
 mod tokens;
 

@@ -24,6 +24,7 @@ use crate::paths::{Environment, NESTED, Paths, PathsError};
 use crate::redact::{Redactor, entry_secrets};
 use crate::sandboxes::Sandboxes;
 use crate::saved_tools::{SavedTools, SavedToolsError};
+use crate::secrets::{Secret, Secrets};
 use crate::settings::{Settings, SettingsProblem};
 use crate::upstream::{LoginEnv, UpstreamLimits};
 use crate::watch::Watcher;
@@ -48,7 +49,8 @@ pub struct Bridge {
     settings: RwLock<Arc<Settings>>,
     settings_problems: RwLock<Arc<[SettingsProblem]>>,
     discovery: watch::Sender<Option<Arc<Discovery>>>,
-    redactor: RwLock<Arc<Redactor>>,
+    secrets: Arc<Secrets>,
+    redactor: RwLock<Redaction>,
     catalog: Arc<Catalog>,
     sandboxes: Arc<Sandboxes>,
     interpreters: Arc<Interpreters>,
@@ -59,6 +61,16 @@ pub struct Bridge {
     guardian: Arc<Mutex<Guardian>>,
     runs: TaskTracker,
     tasks: Mutex<Vec<AbortOnDropHandle<()>>>,
+}
+
+/// What finds secrets, and what it was made from.
+#[derive(Default)]
+struct Redaction {
+    redactor: Arc<Redactor>,
+    /// Those of the entries.
+    of_entries: Vec<Secret>,
+    /// As far as those that were looked up are known to it.
+    generation: u64,
 }
 
 /// One client attached to the bridge.
@@ -113,6 +125,14 @@ pub enum OpenError {
     Paths(#[from] PathsError),
 }
 
+impl Redaction {
+    fn renew(&mut self, secrets: &Secrets) {
+        let (generation, looked_up) = secrets.known();
+        self.redactor = Arc::new(Redactor::new(self.of_entries.iter().chain(&looked_up)));
+        self.generation = generation;
+    }
+}
+
 impl Bridge {
     /// Open the bridge of the user whom `environment` describes. Returns at once: what takes time
     /// goes on in the background. Needs a tokio runtime.
@@ -121,6 +141,7 @@ impl Bridge {
         let (settings, settings_problems) = Settings::load(&paths, &environment);
         let limits = &settings.limits;
         let login_env = login_env(&environment);
+        let secrets = Secrets::open(&paths, &environment);
         let (events, _) = broadcast::channel::<CatalogEvent>(EVENTS_KEPT);
         let catalog = Catalog::new(CatalogConfig {
             limits: UpstreamLimits {
@@ -131,6 +152,7 @@ impl Bridge {
             },
             cache_dir: Some(paths.catalog_cache()),
             login_env: login_env.clone(),
+            secrets: Arc::clone(&secrets),
             events,
         });
         let owner = owner_id();
@@ -145,6 +167,7 @@ impl Bridge {
             ),
             activity: Activity::open(&paths.activity(), Retention::default()),
             discovery: watch::Sender::new(None),
+            secrets,
             redactor: RwLock::default(),
             catalog,
             interpreters: Arc::default(),
@@ -225,12 +248,7 @@ impl Bridge {
             tracing::warn!("{problem}");
         }
         let entries = discovery.entries.clone();
-        let secrets: Vec<_> = entries.iter().flat_map(entry_secrets).collect();
-        let redactor = Arc::new(Redactor::new(&secrets));
-        *self
-            .redactor
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = redactor;
+        self.redact(entries.iter().flat_map(entry_secrets).collect());
         let watched = discovery.watched.clone();
         // The new servers count at once; processes that must stop may take seconds to go.
         let set = self.catalog.set_entries(entries);
@@ -380,8 +398,34 @@ impl Bridge {
         &self.interpreters
     }
 
+    /// The secrets of the user that are kept here.
+    pub fn secrets(&self) -> &Arc<Secrets> {
+        &self.secrets
+    }
+
     pub(crate) fn redactor(&self) -> Arc<Redactor> {
-        Arc::clone(&self.redactor.read().unwrap_or_else(PoisonError::into_inner))
+        {
+            let made = self.redactor.read().unwrap_or_else(PoisonError::into_inner);
+            if made.generation == self.secrets.generation() {
+                return Arc::clone(&made.redactor);
+            }
+        }
+        let mut made = self
+            .redactor
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        made.renew(&self.secrets);
+        Arc::clone(&made.redactor)
+    }
+
+    /// Take these secrets out from now on, beside those that are looked up.
+    fn redact(&self, of_entries: Vec<Secret>) {
+        let mut made = self
+            .redactor
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        made.of_entries = of_entries;
+        made.renew(&self.secrets);
     }
 
     /// Counts a run, so that a shutdown waits for it.
