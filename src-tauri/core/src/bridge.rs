@@ -16,11 +16,13 @@ use crate::clients::connect::Running;
 use crate::clients::guardian::Guardian;
 use crate::clients::{self, Discovery, Search};
 use crate::interpreters::{ConnectionId, Interpreters};
+use crate::late_runs::LateRuns;
 use crate::launch_env::LoginEnvironment;
 use crate::manual::{self, ManualLimits};
 use crate::memory::{Memory, MemoryError, MemoryLimits};
 use crate::output::{ConnectionOutputs, OutputLimits, Outputs};
 use crate::paths::{Environment, NESTED, Paths, PathsError};
+use crate::patience::Patience;
 use crate::redact::{Redactor, entry_secrets};
 use crate::sandboxes::Sandboxes;
 use crate::saved_tools::{SavedTools, SavedToolsError};
@@ -57,6 +59,7 @@ pub struct Bridge {
     memory: OnceLock<Arc<Memory>>,
     saved_tools: OnceLock<Arc<SavedTools>>,
     guardian: Arc<Mutex<Guardian>>,
+    patience: Arc<Patience>,
     runs: TaskTracker,
     tasks: Mutex<Vec<AbortOnDropHandle<()>>>,
 }
@@ -65,6 +68,7 @@ pub struct Bridge {
 pub struct Connection {
     id: ConnectionId,
     outputs: ConnectionOutputs,
+    late_runs: LateRuns,
     closed: CancellationToken,
     resumed: bool,
 }
@@ -78,6 +82,11 @@ impl Connection {
     /// What its runs print.
     pub(crate) fn outputs(&self) -> &ConnectionOutputs {
         &self.outputs
+    }
+
+    /// Its runs that were answered before they ended.
+    pub(crate) fn late_runs(&self) -> &LateRuns {
+        &self.late_runs
     }
 
     /// Its client ran code in another bridge before, whose variables are gone.
@@ -151,6 +160,7 @@ impl Bridge {
             memory: OnceLock::new(),
             saved_tools: OnceLock::new(),
             guardian: Arc::default(),
+            patience: Arc::new(Patience::new(paths.patience())),
             runs: TaskTracker::new(),
             tasks: Mutex::default(),
             paths,
@@ -297,6 +307,7 @@ impl Bridge {
         Arc::new(Connection {
             id: ConnectionId::next(),
             outputs: self.outputs.connection(),
+            late_runs: LateRuns::default(),
             closed: CancellationToken::new(),
             resumed,
         })
@@ -382,6 +393,11 @@ impl Bridge {
 
     pub(crate) fn redactor(&self) -> Arc<Redactor> {
         Arc::clone(&self.redactor.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// How long clients wait.
+    pub(crate) fn patience(&self) -> &Arc<Patience> {
+        &self.patience
     }
 
     /// Counts a run, so that a shutdown waits for it.
