@@ -142,6 +142,8 @@ fn wrong(argument: &str, expected: &str, given: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failure here is the test's failure")]
+
     use serde_json::json;
 
     use super::*;
