@@ -16,11 +16,13 @@ use crate::clients::connect::Running;
 use crate::clients::guardian::Guardian;
 use crate::clients::{self, Discovery, Search};
 use crate::interpreters::{ConnectionId, Interpreters};
+use crate::late_runs::LateRuns;
 use crate::launch_env::LoginEnvironment;
 use crate::manual::{self, ManualLimits};
 use crate::memory::{Memory, MemoryError, MemoryLimits};
 use crate::output::{ConnectionOutputs, OutputLimits, Outputs};
 use crate::paths::{Environment, NESTED, Paths, PathsError};
+use crate::patience::Patience;
 use crate::redact::{Redactor, entry_secrets};
 use crate::sandboxes::Sandboxes;
 use crate::saved_tools::{SavedTools, SavedToolsError};
@@ -59,6 +61,7 @@ pub struct Bridge {
     memory: OnceLock<Arc<Memory>>,
     saved_tools: OnceLock<Arc<SavedTools>>,
     guardian: Arc<Mutex<Guardian>>,
+    patience: Arc<Patience>,
     runs: TaskTracker,
     tasks: Mutex<Vec<AbortOnDropHandle<()>>>,
 }
@@ -77,6 +80,7 @@ struct Redaction {
 pub struct Connection {
     id: ConnectionId,
     outputs: ConnectionOutputs,
+    late_runs: LateRuns,
     closed: CancellationToken,
     resumed: bool,
 }
@@ -90,6 +94,11 @@ impl Connection {
     /// What its runs print.
     pub(crate) fn outputs(&self) -> &ConnectionOutputs {
         &self.outputs
+    }
+
+    /// Its runs that were answered before they ended.
+    pub(crate) fn late_runs(&self) -> &LateRuns {
+        &self.late_runs
     }
 
     /// Its client ran code in another bridge before, whose variables are gone.
@@ -174,6 +183,7 @@ impl Bridge {
             memory: OnceLock::new(),
             saved_tools: OnceLock::new(),
             guardian: Arc::default(),
+            patience: Arc::new(Patience::new(paths.patience())),
             runs: TaskTracker::new(),
             tasks: Mutex::default(),
             paths,
@@ -315,6 +325,7 @@ impl Bridge {
         Arc::new(Connection {
             id: ConnectionId::next(),
             outputs: self.outputs.connection(),
+            late_runs: LateRuns::default(),
             closed: CancellationToken::new(),
             resumed,
         })
@@ -426,6 +437,11 @@ impl Bridge {
             .unwrap_or_else(PoisonError::into_inner);
         made.of_entries = of_entries;
         made.renew(&self.secrets);
+    }
+
+    /// How long clients wait.
+    pub(crate) fn patience(&self) -> &Arc<Patience> {
+        &self.patience
     }
 
     /// Counts a run, so that a shutdown waits for it.

@@ -10,6 +10,7 @@ pub mod catalog;
 pub mod clients;
 mod docs;
 pub mod interpreters;
+pub mod late_runs;
 pub mod launch_env;
 #[cfg(unix)]
 pub mod listener;
@@ -20,6 +21,7 @@ pub mod mcp_server;
 pub mod memory;
 pub mod output;
 pub mod paths;
+mod patience;
 pub mod redact;
 pub mod reply;
 pub mod request;

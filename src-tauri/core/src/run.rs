@@ -16,6 +16,7 @@ use crate::bridge::{Bridge, Connection};
 use crate::calls::RunCalls;
 use crate::catalog::ServerStatus;
 use crate::interpreters::{Busy, Lease};
+use crate::late_runs::UnderWay;
 use crate::output::run_name;
 use crate::redact::Redactor;
 use crate::reply::{self, ErrorFacts, OutputMode, Reply, ReplyLimits, RunFacts, Status};
@@ -45,6 +46,28 @@ pub async fn run_python(
     report: Option<Report>,
     arrival: Option<Arrival>,
 ) -> Reply {
+    let id = unguessable();
+    run_as(
+        id, bridge, connection, client, request, cancel, report, arrival,
+    )
+    .await
+}
+
+/// As [`run_python`], with an id that is already known.
+#[allow(
+    clippy::too_many_arguments,
+    reason = "one more than its twin, and no two of them belong together"
+)]
+pub(crate) async fn run_as(
+    id: u64,
+    bridge: &Arc<Bridge>,
+    connection: &Arc<Connection>,
+    client: Option<&str>,
+    request: PythonRequest,
+    cancel: CancellationToken,
+    report: Option<Report>,
+    arrival: Option<Arrival>,
+) -> Reply {
     if let Some(arrival) = &arrival {
         arrival.turn().await;
     }
@@ -54,7 +77,6 @@ pub async fn run_python(
         Ok(servers) => servers,
         Err(error) => return refused(bridge, &error.to_string()),
     };
-    let id = unguessable();
     let mut facts = RunFacts::new(run_name(id), Status::Success);
     facts.timeout_seconds = request.timeout_seconds;
     for name in &request.ignored {
@@ -73,6 +95,20 @@ pub async fn run_python(
         report,
     };
     run.execute(request, servers, facts, arrival).await
+}
+
+/// The reply for a run that goes on: what it has printed so far, what it is doing, and how to collect
+/// the rest.
+pub(crate) fn so_far(bridge: &Bridge, connection: &Connection, run: &UnderWay) -> Reply {
+    let mut facts = RunFacts::new(run_name(run.id()), Status::Running);
+    let captured = connection.outputs().so_far(run.id());
+    facts.stdout = captured.stdout;
+    facts.stderr = captured.stderr;
+    let doing = run.doing().borrow().clone();
+    if !doing.is_empty() {
+        facts.notes.push(doing);
+    }
+    finish(&bridge.settings(), facts)
 }
 
 /// The reply to a request that cannot be executed as it is.
@@ -545,7 +581,7 @@ fn allowed_servers(
 }
 
 /// A run's id. Code of one run cannot guess that of the next, so it cannot speak for it.
-fn unguessable() -> u64 {
+pub(crate) fn unguessable() -> u64 {
     let mut bytes = [0; 8];
     // Without the system's randomness ids are still unique, which is all that honest code needs.
     if getrandom::fill(&mut bytes).is_err() {
