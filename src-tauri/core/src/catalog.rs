@@ -549,6 +549,13 @@ impl Catalog {
                 .iter()
                 .find(|server| server.name.alias == name_or_alias)
         });
+        // Another client may call the same server otherwise.
+        let found = found.or_else(|| {
+            servers.iter().find(|server| {
+                let mut sources = server.entry.sources.iter();
+                sources.any(|source| source.name == name_or_alias)
+            })
+        });
         found.cloned().ok_or_else(|| UpstreamError::ServerNotFound {
             name: name_or_alias.to_owned(),
             nearest: alias::nearest(

@@ -37,6 +37,8 @@ pub struct Settings {
     pub own_servers: serde_json::Map<String, serde_json::Value>,
     /// Folders whose project files may name servers.
     pub projects: Vec<PathBuf>,
+    /// Clients whose files come before those of the others, by identifier.
+    pub client_order: Vec<String>,
     /// `MCP_SERVERS_CONFIG`: a path, or the JSON itself.
     pub servers_config: Option<String>,
     /// Let entries that start Runbridge itself into the catalog.

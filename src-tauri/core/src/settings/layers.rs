@@ -253,6 +253,9 @@ impl FileLayer<'_> {
         {
             self.loading.settings.own_servers = own;
         }
+        if let Some(order) = root.get("client_order") {
+            self.loading.settings.client_order = self.texts(order, "client_order");
+        }
         if let Some(projects) = root.get("projects") {
             for folder in self.texts(projects, "projects") {
                 let path = under_home(&folder, self.home).unwrap_or_else(|| PathBuf::from(&folder));
