@@ -36,7 +36,7 @@ impl Policy {
         let folder = managed_folder(search);
         let mut managed = vec![folder.join("managed-settings.json")];
         let parts = search.files_in(&folder.join("managed-settings.d"), |name| {
-            !name.starts_with('.') && name.ends_with(".json")
+            !name.starts_with('.') && Path::new(name).extension().is_some_and(|end| end == "json")
         });
         managed.extend(parts.into_iter().take(FILES_MAX));
         let mut policy = Self::default();
