@@ -35,6 +35,7 @@ mod lm_studio;
 mod merge;
 mod opencode;
 pub mod parse;
+mod pasted;
 mod plain;
 mod receipts;
 mod replace;
@@ -57,6 +58,7 @@ use crate::settings::Settings;
 use client::{Client, Found, Place, Reading};
 use entry::{Entry, Source};
 use parse::{Document, Format, Position, Value};
+pub use pasted::read_pasted;
 use self_entry::SelfEntries;
 
 /// Who keeps a name: the earlier one.
