@@ -33,6 +33,7 @@ use self::cache::{Cache, Fingerprint};
 pub use self::offers::Offer;
 use self::search::SearchIndex;
 use crate::clients::entry::{Entry, EntryTransport, Source};
+use crate::tokens;
 use crate::upstream::{
     Change, LoginEnv, Progress, Tool, ToolList, Upstream, UpstreamError, UpstreamLimits,
     UpstreamState,
@@ -138,6 +139,8 @@ pub struct ServerTools {
     index: SearchIndex,
     /// Compiled when first needed.
     checks: Vec<OnceLock<ArgumentCheck>>,
+    /// What each tool's definition costs a model; counted when first needed.
+    tokens: OnceLock<Vec<u64>>,
 }
 
 /// One tool of a [`ServerTools`].
@@ -441,6 +444,43 @@ impl Catalog {
         CallResult::read(result, unwrap, server.entry.name.clone(), name)
     }
 
+    /// What the definitions of all tools that runs may call would cost a model, as far as they are
+    /// known without starting anything.
+    pub fn definition_tokens(&self) -> u64 {
+        let on = self
+            .all()
+            .into_iter()
+            .filter(|server| server.entry.off.is_none() && server.entry.needs.is_empty());
+        on.filter_map(|server| Some(server.allowed(&server.live.known()?)))
+            .flatten()
+            .map(|tool| tool.tokens())
+            .sum()
+    }
+
+    /// The entry of a server, also of one that is off.
+    pub fn entry(&self, server: &str) -> Result<Entry, UpstreamError> {
+        Ok(self.server(server)?.entry.clone())
+    }
+
+    /// All tools of a server as far as they are known, those too that it is not allowed to call, with
+    /// whether it is. The server may be off.
+    pub fn all_tools(&self, server: &str) -> Result<Vec<(ToolRef, bool)>, UpstreamError> {
+        let server = self.server(server)?;
+        let known = server.live.known();
+        let tools = known.into_iter().flat_map(|tools| {
+            (0..tools.list.tools.len()).map(move |at| ToolRef {
+                tools: Arc::clone(&tools),
+                at,
+            })
+        });
+        Ok(tools
+            .map(|tool| {
+                let allowed = server.allows(&tool.tool().name);
+                (tool, allowed)
+            })
+            .collect())
+    }
+
     /// The end of what a server wrote to stderr, of its last process if it does not run.
     pub fn stderr(&self, server: &str) -> Result<String, UpstreamError> {
         Ok(self.server(server)?.live.upstream.stderr())
@@ -696,6 +736,7 @@ impl ServerTools {
             by_name,
             index: SearchIndex::new(server, &list.tools),
             checks: list.tools.iter().map(|_| OnceLock::new()).collect(),
+            tokens: OnceLock::new(),
             list,
         }
     }
@@ -728,6 +769,15 @@ impl ToolRef {
     /// Description, parameters and result in words.
     pub fn docs(&self) -> String {
         signature::docs(self.tool())
+    }
+
+    /// What its definition would cost a model that is given it.
+    pub fn tokens(&self) -> u64 {
+        let counted = self.tools.tokens.get_or_init(|| {
+            let tools = self.tools.list.tools.iter();
+            tools.map(definition_tokens).collect()
+        });
+        counted.get(self.at).copied().unwrap_or_default()
     }
 
     fn check(&self) -> &ArgumentCheck {
@@ -805,6 +855,16 @@ impl CallResult {
             }
         })
     }
+}
+
+/// The tokens of a tool as clients hand it to a model.
+fn definition_tokens(tool: &Tool) -> u64 {
+    let definition = serde_json::json!({
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": tool.input_schema,
+    });
+    tokens::estimate(&definition.to_string())
 }
 
 /// Whether a running process of the one entry is what the other asks for.

@@ -38,6 +38,7 @@ mod merge;
 mod opencode;
 mod own_command;
 pub mod parse;
+mod pasted;
 mod plain;
 mod receipts;
 mod replace;
@@ -60,6 +61,7 @@ use crate::settings::Settings;
 use client::{Client, Found, Place, Reading};
 use entry::{Entry, Source};
 use parse::{Document, Format, Position, Value};
+pub use pasted::read_pasted;
 use self_entry::SelfEntries;
 
 /// Who keeps a name, unless the user chose another order: the earlier one.
