@@ -2,7 +2,8 @@
 //!
 //! Everything begins as a [`Plan`], which changes nothing: what the file holds, what it would hold, and
 //! what there is to say. [`Connector::apply`] then does exactly that or, if the file has changed since,
-//! nothing. Only here are files of other programs written. An undo gives back the old bytes if nobody else
+//! nothing. Only here are files of other programs written, by us or, where a client has a command for it
+//! and rewrites its file all the time, by that command. An undo gives back the old bytes if nobody else
 //! wrote since, and takes out just what is ours if somebody did.
 
 use std::path::{Path, PathBuf};
@@ -34,6 +35,7 @@ pub struct Connector<'a> {
     search: &'a Search<'a>,
     program: String,
     running: Option<Running>,
+    drops_mark: bool,
 }
 
 /// What to do with a client.
@@ -62,6 +64,8 @@ pub struct Plan {
     receipt: Option<Receipt>,
     backups: Vec<(String, Vec<u8>)>,
     secrets: Vec<crate::secrets::Secret>,
+    /// The change is no more than our entry, which the client's own command can put in.
+    entry_alone: bool,
 }
 
 /// How things stand with a client.
@@ -105,6 +109,11 @@ pub enum State {
     },
     /// Another program's entry has our name.
     NameTaken,
+    /// The client is not allowed to start us.
+    Forbidden {
+        /// Who says so, and where.
+        reason: String,
+    },
     /// Several files could be meant.
     Several {
         /// These.
@@ -167,6 +176,22 @@ pub enum ConnectError {
         position: Option<Position>,
         /// Why.
         message: String,
+    },
+    /// The file begins with a byte order mark, because of which the client reads nothing of it.
+    #[error("{} begins with a byte order mark, which {client} does not accept; `--drop-bom` saves it without one; nothing was changed", .file.display())]
+    ByteOrderMark {
+        /// The client.
+        client: &'static str,
+        /// The file.
+        file: PathBuf,
+    },
+    /// The client is not allowed to start us.
+    #[error("{client} cannot be connected: {reason}")]
+    Forbidden {
+        /// The client.
+        client: &'static str,
+        /// Who says so, and where.
+        reason: String,
     },
     /// Our name stands for something else.
     #[error("{} already has an entry `{NAME}` that starts something else; rename or remove it first", .file.display())]
@@ -257,7 +282,16 @@ impl<'a> Connector<'a> {
             search,
             program: program.to_string_lossy().into_owned(),
             running,
+            drops_mark: false,
         }
+    }
+
+    /// With the user's consent, a byte order mark that a client does not accept goes when its file is
+    /// written.
+    #[must_use]
+    pub fn dropping_mark(mut self) -> Self {
+        self.drops_mark = true;
+        self
     }
 
     /// How things stand with every client that is on this machine.
@@ -285,7 +319,10 @@ impl<'a> Connector<'a> {
             }
             (Err(_), None) => return None,
             (Ok(live), None) => {
-                let state = self.state(target, &live, None);
+                let state = match (target.forbidden)(self.search, NAME, &self.program) {
+                    Some(reason) => State::Forbidden { reason },
+                    None => self.state(target, &live, None),
+                };
                 (Some(live), state)
             }
             (_, Some(receipt)) => {
@@ -344,6 +381,7 @@ impl<'a> Connector<'a> {
         let receipt = receipt.filter(|receipt| !receipt.entry.is_null());
         let opened = open(file).and_then(|opened| {
             let document = parse(file, &opened.text)?;
+            marked(target, file, &opened)?;
             legible(target, file, &opened)?;
             Ok(document)
         });
@@ -492,6 +530,7 @@ impl<'a> Connector<'a> {
             prior,
             backups: Vec::new(),
             secrets: Vec::new(),
+            entry_alone: false,
             file: path,
         };
         let mut change = Change {
@@ -513,12 +552,23 @@ impl<'a> Connector<'a> {
             }
             Action::Restore => change.restore()?,
         }
+        plan.entry_alone &= action == Action::Connect;
         plan.secrets = self.secrets(client, &plan);
         if plan.is_change() && !target.restart.is_empty() {
             let runs = self
                 .running
                 .as_ref()
                 .map(|running| running.any(target.processes));
+            if plan.entry_alone
+                && let Some(own) = &target.own_command
+                && own.find(self.search).is_some()
+            {
+                plan.notes.push(format!(
+                    "`{}`, {}'s own command, makes the change and may lay out the file anew",
+                    own.title(),
+                    client.name
+                ));
+            }
             if runs != Some(false) {
                 plan.notes.push(format!(
                     "to make {} see it: {}",
@@ -588,7 +638,7 @@ impl<'a> Connector<'a> {
         if let Some(receipt) = &plan.receipt {
             receipts::save(paths, receipt).map_err(ours)?;
         }
-        if plan.is_change() {
+        if plan.is_change() && !self.put_by_client(plan)? {
             let replaced =
                 replace::replace(&plan.file, plan.before.as_deref(), plan.after.as_deref());
             if let Err(refusal) = replaced {
@@ -612,6 +662,56 @@ impl<'a> Connector<'a> {
             tracing::debug!("old backups stay: {error}");
         }
         Ok(())
+    }
+
+    /// Has the client's own command make the change, if it has one and that is here. Says whether the entry
+    /// stands in the file.
+    fn put_by_client(&self, plan: &Plan) -> Result<bool, ConnectError> {
+        let (Some(target), Some(receipt)) = (&plan.client.target, &plan.receipt) else {
+            return Ok(false);
+        };
+        let Some(own) = target.own_command.as_ref().filter(|_| plan.entry_alone) else {
+            return Ok(false);
+        };
+        let Some(program) = own.find(self.search) else {
+            return Ok(false);
+        };
+        if let Err(error) = own.put(&program, self.search, NAME, &receipt.entry) {
+            tracing::info!("`{}`: {error}; the file is written directly", own.title());
+        }
+        let now = open(&plan.file)?;
+        let document = parse(&plan.file, &now.text)?;
+        let section = (target.section)(&document.root);
+        let stands = edit::find(&document.root, section, NAME).is_some_and(|entry| {
+            program_of(entry) == program_of(&Value::from_json(&receipt.entry))
+        });
+        if !stands {
+            // It may have written all the same; then what the plan saw is no longer there.
+            return if now.bytes == plan.before {
+                Ok(false)
+            } else {
+                Err(ConnectError::Changed {
+                    file: plan.file.clone(),
+                })
+            };
+        }
+        let planned = plan
+            .after
+            .as_deref()
+            .map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        let planned = parse(&plan.file, &planned.unwrap_or_default())?;
+        let mut receipt = receipt.clone();
+        // What the client wrote besides is its own: an undo must not take it back.
+        receipt.connected.after = if edit::alike(&document.root, &planned.root) {
+            receipts::hash(now.bytes.as_deref().unwrap_or_default())
+        } else {
+            String::new()
+        };
+        receipts::save(self.search.paths, &receipt).map_err(|error| ConnectError::Disk {
+            file: receipts::folder(self.search.paths),
+            error,
+        })?;
+        Ok(true)
     }
 
     /// Plans and applies, again if the client writes its file at the same moment.
@@ -741,7 +841,25 @@ impl Change<'_, '_> {
     }
 
     fn connect(&mut self, keep: bool) -> Result<(), ConnectError> {
+        let client = self.plan.client.name;
+        let connector = self.connector;
+        if let Some(reason) = (self.target.forbidden)(connector.search, NAME, &connector.program) {
+            return Err(ConnectError::Forbidden { client, reason });
+        }
         let document = self.text()?;
+        let had_mark = self.opened.mark;
+        if marked(self.target, &self.plan.file, &self.opened).is_err() {
+            if !connector.drops_mark {
+                return Err(ConnectError::ByteOrderMark {
+                    client,
+                    file: self.plan.file.clone(),
+                });
+            }
+            self.opened.mark = false;
+            self.plan.notes.push(format!(
+                "the byte order mark goes, so that {client} can read the file; the backup has it"
+            ));
+        }
         legible(self.target, &self.plan.file, &self.opened)?;
         let root = &document.root;
         let section = (self.target.section)(root);
@@ -755,6 +873,10 @@ impl Change<'_, '_> {
                     .push(format!("{} is connected already", self.plan.client.name));
                 if let Some(receipt) = &mut self.plan.receipt {
                     receipt.keep |= keep;
+                }
+                if self.opened.mark != had_mark {
+                    let text = self.opened.text.clone();
+                    self.becomes(text);
                 }
                 return Ok(());
             }
@@ -778,6 +900,8 @@ impl Change<'_, '_> {
             NAME,
             &entry,
         ))?;
+        let anew = edit::find(root, section, NAME).is_none();
+        self.plan.entry_alone = anew && self.opened.mark == had_mark;
         let connected = self.becomes(text);
         let prior = self.plan.prior.as_ref();
         self.plan.receipt = Some(Receipt {
@@ -1042,17 +1166,6 @@ fn parse(file: &Path, text: &str) -> Result<Document, ConnectError> {
 
 /// Whether the client itself can read the file. What it cannot read it may replace, and us with it.
 fn legible(target: &Target, file: &Path, opened: &Opened) -> Result<(), ConnectError> {
-    let refuse = |position, message: String| {
-        Err(ConnectError::Unreadable {
-            file: file.to_owned(),
-            position,
-            message,
-        })
-    };
-    if opened.mark && target.reads != Reads::Anything {
-        let message = "it begins with a byte order mark, which the client does not accept; save it as UTF-8 without one";
-        return refuse(None, message.to_owned());
-    }
     if target.reads == Reads::PlainJson
         && !opened.text.trim().is_empty()
         && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&opened.text)
@@ -1063,7 +1176,23 @@ fn legible(target: &Target, file: &Path, opened: &Opened) -> Result<(), ConnectE
             column: number(error.column()),
         };
         let message = "the client accepts plain JSON only, without comments or trailing commas";
-        return refuse(Some(position), message.to_owned());
+        return Err(ConnectError::Unreadable {
+            file: file.to_owned(),
+            position: Some(position),
+            message: message.to_owned(),
+        });
     }
     Ok(())
+}
+
+/// Whether the file begins with a byte order mark that the client does not accept.
+fn marked(target: &Target, file: &Path, opened: &Opened) -> Result<(), ConnectError> {
+    if !opened.mark || target.reads == Reads::Anything {
+        return Ok(());
+    }
+    Err(ConnectError::Unreadable {
+        file: file.to_owned(),
+        position: Some(Position { line: 1, column: 1 }),
+        message: "it begins with a byte order mark, because of which the client reads nothing of it; connecting can take the mark out".to_owned(),
+    })
 }

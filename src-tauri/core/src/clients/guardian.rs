@@ -66,6 +66,7 @@ impl std::fmt::Display for Finding {
             State::NotConnected
             | State::Connected { .. }
             | State::NameTaken
+            | State::Forbidden { .. }
             | State::Several { .. } => {
                 write!(f, "{} is not connected as it was in {file}", self.client)?;
             }

@@ -19,7 +19,7 @@ pub(crate) struct ClientsArguments {
 }
 
 pub(crate) fn run(arguments: &ClientsArguments) -> anyhow::Result<ExitCode> {
-    let standings = with_connector(None, |connector| Ok(connector.standings()))?;
+    let standings = with_connector(None, false, |connector| Ok(connector.standings()))?;
     if arguments.json {
         style::line(&serde_json::to_string_pretty(&standings)?);
         return Ok(ExitCode::SUCCESS);
@@ -36,6 +36,7 @@ pub(crate) fn run(arguments: &ClientsArguments) -> anyhow::Result<ExitCode> {
 /// Lends a connector for this user and this program.
 pub(crate) fn with_connector<T>(
     program: Option<&Path>,
+    drop_mark: bool,
     act: impl FnOnce(&Connector<'_>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let environment = Environment::of_process();
@@ -46,7 +47,12 @@ pub(crate) fn with_connector<T>(
         Some(program) => program.to_owned(),
         None => std::fs::canonicalize(std::env::current_exe()?)?,
     };
-    act(&Connector::new(&search, &program, Running::now()))
+    let connector = Connector::new(&search, &program, Running::now());
+    act(&if drop_mark {
+        connector.dropping_mark()
+    } else {
+        connector
+    })
 }
 
 /// The path of this program for clients to start.
@@ -112,6 +118,7 @@ fn state(state: &State) -> (Tone, &'static str, Option<String>) {
             "not connected",
             Some("an entry `runbridge` starts something else".to_owned()),
         ),
+        State::Forbidden { reason } => (Tone::Warn, "cannot be connected", Some(reason.clone())),
         State::Several { files } => {
             let files: Vec<String> = files
                 .iter()

@@ -29,6 +29,9 @@ pub(crate) struct ChangeArguments {
     /// Show the change and make none
     #[arg(long)]
     dry_run: bool,
+    /// If the file begins with a byte order mark that the client cannot read, take it out
+    #[arg(long)]
+    drop_bom: bool,
 }
 
 pub(crate) fn connect(arguments: &ConnectArguments) -> anyhow::Result<ExitCode> {
@@ -47,7 +50,7 @@ pub(crate) fn run(
         Action::Connect | Action::Move => Some(this_program()?),
         Action::Disconnect | Action::Restore => None,
     };
-    with_connector(program.as_deref(), |connector| {
+    with_connector(program.as_deref(), arguments.drop_bom, |connector| {
         let plan = if arguments.dry_run {
             connector.plan(client, action, file, keep)?
         } else {
