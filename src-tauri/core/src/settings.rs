@@ -154,6 +154,7 @@ impl Default for Settings {
             servers: BTreeMap::new(),
             own_servers: serde_json::Map::new(),
             projects: Vec::new(),
+            client_order: Vec::new(),
             servers_config: None,
             allow_self_server: false,
             output_mode: OutputMode::default(),

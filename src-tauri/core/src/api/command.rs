@@ -7,9 +7,10 @@
 
 #[cfg(feature = "bindings")]
 use super::{
-    Backend, Client, ClientAction, ClientPlan, DiagnosticsFile, EngineChoice, Forgotten, ImportMode, ImportReport, Licence, Limit,
-    MemoryInfo, MemoryItem, MemoryOrder, MemoryPage, NewServer, ParsedServers, Place, RunCursor,
-    RunDetail, RunFilter, RunPage, SavedTool, ServerDetail, SettingsPatch, State, ToolDetail,
+    Backend, Client, ClientAction, ClientPlan, DiagnosticsFile, EngineChoice, Forgotten,
+    ImportMode, ImportReport, Licence, Limit, MemoryInfo, MemoryItem, MemoryOrder, MemoryPage,
+    NewServer, ParsedServers, Place, RunCursor, RunDetail, RunFilter, RunPage, SavedTool,
+    ServerDetail, SettingsPatch, State, ToolDetail,
 };
 
 macro_rules! commands {
