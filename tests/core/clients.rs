@@ -23,3 +23,5 @@ mod refusals;
 mod round_trip;
 #[path = "clients/texts.rs"]
 mod texts;
+#[path = "clients/window.rs"]
+mod window;

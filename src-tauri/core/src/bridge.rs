@@ -61,7 +61,6 @@ pub struct Bridge {
     discovering: tokio::sync::Mutex<()>,
     /// One change of the settings at a time.
     writing: tokio::sync::Mutex<()>,
-    findings: Mutex<Vec<Finding>>,
     settings: RwLock<Arc<Settings>>,
     settings_problems: RwLock<Arc<[SettingsProblem]>>,
     discovery: watch::Sender<Option<Arc<Discovery>>>,
@@ -220,7 +219,6 @@ impl Bridge {
             paused: AtomicBool::new(false),
             discovering: tokio::sync::Mutex::new(()),
             writing: tokio::sync::Mutex::new(()),
-            findings: Mutex::default(),
             discovery: watch::Sender::new(None),
             secrets,
             redactor: RwLock::default(),
@@ -342,7 +340,7 @@ impl Bridge {
     }
 
     /// Look whether clients have lost us, and put back what the user wants kept.
-    async fn guard(&self) {
+    pub(crate) async fn guard(&self) {
         if self.is_nested() {
             return;
         }
@@ -358,30 +356,15 @@ impl Bridge {
                 for finding in &findings {
                     tracing::warn!("{finding}");
                 }
-                self.note_findings(findings);
+                self.events.hint(Hint::Registrations);
             }
             Err(error) => tracing::error!(%error, "the look at the clients broke off"),
         }
     }
 
-    fn note_findings(&self, new: Vec<Finding>) {
-        if new.is_empty() {
-            return;
-        }
-        let mut findings = lock(&self.findings);
-        for finding in new {
-            findings.retain(|known| known.file != finding.file);
-            if !finding.restored {
-                findings.push(finding);
-            }
-        }
-        drop(findings);
-        self.events.hint(Hint::Registrations);
-    }
-
     /// Clients that have lost their entry for us, as far as that was noticed.
     pub fn findings(&self) -> Vec<Finding> {
-        lock(&self.findings).clone()
+        lock(&self.guardian).open()
     }
 
     /// Follow changes of the config files for as long as the bridge lives.

@@ -37,6 +37,7 @@ mod lm_studio;
 mod merge;
 mod opencode;
 mod own_command;
+mod own_servers;
 pub mod parse;
 mod pasted;
 mod plain;

@@ -7,6 +7,7 @@
 //! installing an update, are the shell's own.
 
 mod attention;
+mod clients;
 mod engines;
 mod errors;
 mod follow;
@@ -84,6 +85,8 @@ struct Inner {
 struct Told {
     servers: BTreeMap<String, Server>,
     starting: HashMap<String, std::time::Instant>,
+    /// Once a window asked for them.
+    clients: Option<Vec<crate::api::Client>>,
     problems: Vec<EntryProblem>,
     skipped: Vec<SkippedEntry>,
     interpreters: BTreeMap<String, Interpreter>,

@@ -14,6 +14,7 @@ use serde_json::Value as Json;
 use super::client::{Client, Found, format_of};
 use super::edit::{self, EditError, Section};
 use super::entry::Entry;
+pub use super::own_servers::{Cost, OwnServer};
 use super::parse::{Document, Format, Position, Value};
 pub use super::receipts::Receipt;
 use super::receipts::{self, Moved, Step};
@@ -64,6 +65,8 @@ pub struct Plan {
     receipt: Option<Receipt>,
     backups: Vec<(String, Vec<u8>)>,
     secrets: Vec<crate::secrets::Secret>,
+    /// What a conversation starts with, before and after.
+    costs: [Cost; 2],
     /// The change is no more than our entry, which the client's own command can put in.
     entry_alone: bool,
 }
@@ -83,8 +86,21 @@ pub struct Standing {
     pub restart: &'static str,
     /// Whether we are in its file.
     pub state: State,
+    /// Our entry is put back whenever it is lost.
+    pub keep: bool,
+    /// How it may call itself when it attaches: beginnings of names, in lower case and without signs.
+    #[serde(skip)]
+    pub announces: Vec<String>,
+    /// Its own servers: those in its file, then those that we reach for it.
+    pub servers: Vec<OwnServer>,
+}
+
+impl Standing {
     /// Servers of its own that we reach for it.
-    pub moved: Vec<String>,
+    pub fn moved(&self) -> Vec<&str> {
+        let moved = self.servers.iter().filter(|server| server.moved);
+        moved.map(|server| server.name.as_str()).collect()
+    }
 }
 
 /// Whether a client's file names us.
@@ -125,6 +141,8 @@ pub enum State {
         position: Option<Position>,
         /// Why.
         message: String,
+        /// It begins with a byte order mark, and nothing else is wrong.
+        mark_only: bool,
     },
 }
 
@@ -336,6 +354,9 @@ impl<'a> Connector<'a> {
         };
         let processes = target.processes;
         let running = self.running.as_ref().filter(|_| !processes.is_empty());
+        let servers = file
+            .as_deref()
+            .map(|file| self.own_servers(client, target, file, receipt));
         Some(Standing {
             id: client.id,
             name: client.name,
@@ -343,11 +364,9 @@ impl<'a> Connector<'a> {
             running: running.map(|running| running.any(processes)),
             restart: target.restart,
             state,
-            moved: receipt
-                .into_iter()
-                .flat_map(Receipt::moved)
-                .map(str::to_owned)
-                .collect(),
+            keep: receipt.is_some_and(|receipt| receipt.keep),
+            announces: announces(client),
+            servers: servers.unwrap_or_default(),
         })
     }
 
@@ -381,21 +400,29 @@ impl<'a> Connector<'a> {
         let receipt = receipt.filter(|receipt| !receipt.entry.is_null());
         let opened = open(file).and_then(|opened| {
             let document = parse(file, &opened.text)?;
-            marked(target, file, &opened)?;
             legible(target, file, &opened)?;
-            Ok(document)
+            Ok((opened, document))
         });
         let document = match opened {
-            Ok(document) => document,
-            Err(ConnectError::Unreadable {
-                position, message, ..
-            }) => {
-                return State::Unreadable { position, message };
-            }
-            Err(error) => {
+            Ok((opened, _)) if is_marked(target, &opened) => {
                 return State::Unreadable {
-                    position: None,
-                    message: error.to_string(),
+                    position: Some(Position { line: 1, column: 1 }),
+                    message: "it begins with a byte order mark, because of which the client reads nothing of it".to_owned(),
+                    mark_only: true,
+                };
+            }
+            Ok((_, document)) => document,
+            Err(error) => {
+                let (position, message) = match error {
+                    ConnectError::Unreadable {
+                        position, message, ..
+                    } => (position, message),
+                    error => (None, error.to_string()),
+                };
+                return State::Unreadable {
+                    position,
+                    message,
+                    mark_only: false,
                 };
             }
         };
@@ -429,7 +456,7 @@ impl<'a> Connector<'a> {
             .map(|(name, _)| name.to_owned())
     }
 
-    fn starts_us(&self, entry: &Value) -> bool {
+    pub(super) fn starts_us(&self, entry: &Value) -> bool {
         let Some(program) = program_of(entry) else {
             return false;
         };
@@ -530,6 +557,7 @@ impl<'a> Connector<'a> {
             prior,
             backups: Vec::new(),
             secrets: Vec::new(),
+            costs: [Cost::default(); 2],
             entry_alone: false,
             file: path,
         };
@@ -554,6 +582,8 @@ impl<'a> Connector<'a> {
         }
         plan.entry_alone &= action == Action::Connect;
         plan.secrets = self.secrets(client, &plan);
+        plan.costs = [&plan.before, &plan.after]
+            .map(|bytes| self.cost(client, target, &plan.file, &plain_text(bytes.as_deref())));
         if plan.is_change() && !target.restart.is_empty() {
             let runs = self
                 .running
@@ -581,14 +611,7 @@ impl<'a> Connector<'a> {
 
     fn secrets(&self, client: &'static Client, plan: &Plan) -> Vec<crate::secrets::Secret> {
         let entries = |bytes: &Option<Vec<u8>>| {
-            let text = bytes
-                .as_deref()
-                .and_then(|bytes| std::str::from_utf8(bytes).ok());
-            let text = text
-                .unwrap_or_default()
-                .trim_start_matches('\u{FEFF}')
-                .to_owned();
-            self.entries(client, &plan.file, text)
+            self.entries(client, &plan.file, plain_text(bytes.as_deref()))
         };
         let (before, after) = (entries(&plan.before), entries(&plan.after));
         before
@@ -600,10 +623,25 @@ impl<'a> Connector<'a> {
 
     /// The servers of a text as the client reads them.
     fn entries(&self, client: &'static Client, file: &Path, text: String) -> Vec<Entry> {
-        let mut found = Found::default();
-        if let Ok(document) = Document::parse(text, format_of(file)) {
-            super::read_document(self.search, client, file, None, &document, &mut found);
+        match Document::parse(text, format_of(file)) {
+            Ok(document) => self.entries_of(client, file, &document),
+            Err(_) => Vec::new(),
         }
+    }
+
+    pub(super) fn search(&self) -> &Search<'_> {
+        self.search
+    }
+
+    /// The servers of a document as the client reads them.
+    pub(super) fn entries_of(
+        &self,
+        client: &'static Client,
+        file: &Path,
+        document: &Document,
+    ) -> Vec<Entry> {
+        let mut found = Found::default();
+        super::read_document(self.search, client, file, None, document, &mut found);
         found
             .candidates
             .into_iter()
@@ -714,6 +752,38 @@ impl<'a> Connector<'a> {
         Ok(true)
     }
 
+    /// Whether our entry in this client's files is put back whenever it is lost.
+    pub fn keep(&self, client: &str, keep: bool) -> Result<(), ConnectError> {
+        let (client, _) = find(client)?;
+        let paths = self.search.paths;
+        let disk = |error| ConnectError::Disk {
+            file: receipts::folder(paths),
+            error,
+        };
+        let _lock = receipts::lock(paths).map_err(disk)?;
+        let mine = receipts::all(paths)
+            .into_iter()
+            .filter(|receipt| receipt.client == client.id && receipt.keep != keep);
+        for receipt in mine {
+            receipts::save(paths, &Receipt { keep, ..receipt }).map_err(disk)?;
+        }
+        Ok(())
+    }
+
+    /// The file of a client that a person may want to see: the one named, if it is the client's, or the
+    /// one that it reads.
+    pub fn file(&self, client: &str, file: Option<&Path>) -> Result<PathBuf, ConnectError> {
+        let (client, target) = find(client)?;
+        if file.is_none()
+            && let Some(receipt) = receipts::all(self.search.paths)
+                .into_iter()
+                .find(|receipt| receipt.client == client.id)
+        {
+            return Ok(receipt.file);
+        }
+        self.live_file(client, target, file)
+    }
+
     /// Plans and applies, again if the client writes its file at the same moment.
     pub fn carry_out(
         &self,
@@ -761,6 +831,29 @@ impl Plan {
     /// The names of servers that are behind the bridge afterwards.
     pub fn moved(&self) -> Vec<&str> {
         self.receipt.iter().flat_map(Receipt::moved).collect()
+    }
+
+    /// Whether the file is to be made.
+    pub fn creates(&self) -> bool {
+        self.before.is_none()
+    }
+
+    /// What a conversation starts with before the change and after it.
+    pub fn costs(&self) -> [Cost; 2] {
+        self.costs
+    }
+
+    /// A name of this very change, which another change of the same file does not have.
+    pub fn name(&self) -> String {
+        let content = |bytes: &Option<Vec<u8>>| bytes.as_deref().map(receipts::hash);
+        let all = format!(
+            "{} {} {:?} {:?}",
+            self.client.id,
+            self.file.display(),
+            content(&self.before),
+            content(&self.after)
+        );
+        receipts::hash(all.as_bytes())
     }
 
     /// The change as a unified diff, secrets left out.
@@ -848,7 +941,7 @@ impl Change<'_, '_> {
         }
         let document = self.text()?;
         let had_mark = self.opened.mark;
-        if marked(self.target, &self.plan.file, &self.opened).is_err() {
+        if is_marked(self.target, &self.opened) {
             if !connector.drops_mark {
                 return Err(ConnectError::ByteOrderMark {
                     client,
@@ -1116,12 +1209,6 @@ fn targets() -> impl Iterator<Item = (&'static Client, &'static Target)> {
 
 /// A client by its identifier or name, however it is spelled.
 fn find(name: &str) -> Result<(&'static Client, &'static Target), ConnectError> {
-    let plain = |text: &str| {
-        text.chars()
-            .filter(|c| c.is_alphanumeric())
-            .flat_map(char::to_lowercase)
-            .collect::<String>()
-    };
     let wanted = plain(name);
     targets()
         .find(|(client, _)| plain(client.id) == wanted || plain(client.name) == wanted)
@@ -1132,6 +1219,35 @@ fn find(name: &str) -> Result<(&'static Client, &'static Target), ConnectError> 
                 .collect::<Vec<_>>()
                 .join(", "),
         })
+}
+
+/// Beginnings of the names under which a client attaches.
+fn announces(client: &Client) -> Vec<String> {
+    let others: &[&str] = match client.id {
+        "claude-desktop" => &["claudeai"],
+        "vscode" => &["visualstudiocode"],
+        "copilot-cli" => &["githubcopilot"],
+        "amazon-q" => &["qdevcli"],
+        _ => &[],
+    };
+    let mut names = vec![plain(client.id)];
+    names.extend(Some(plain(client.name)).filter(|name| *name != names[0]));
+    names.extend(others.iter().map(|&name| name.to_owned()));
+    names
+}
+
+fn plain(text: &str) -> String {
+    text.chars()
+        .filter(|c| c.is_alphanumeric())
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+/// A file's text without its mark; what is not UTF-8 holds nothing that we could read.
+fn plain_text(bytes: Option<&[u8]>) -> String {
+    let bytes = bytes.unwrap_or_default();
+    let bytes = bytes.strip_prefix(MARK).unwrap_or(bytes);
+    std::str::from_utf8(bytes).unwrap_or_default().to_owned()
 }
 
 fn open(file: &Path) -> Result<Opened, ConnectError> {
@@ -1186,13 +1302,6 @@ fn legible(target: &Target, file: &Path, opened: &Opened) -> Result<(), ConnectE
 }
 
 /// Whether the file begins with a byte order mark that the client does not accept.
-fn marked(target: &Target, file: &Path, opened: &Opened) -> Result<(), ConnectError> {
-    if !opened.mark || target.reads == Reads::Anything {
-        return Ok(());
-    }
-    Err(ConnectError::Unreadable {
-        file: file.to_owned(),
-        position: Some(Position { line: 1, column: 1 }),
-        message: "it begins with a byte order mark, because of which the client reads nothing of it; connecting can take the mark out".to_owned(),
-    })
+fn is_marked(target: &Target, opened: &Opened) -> bool {
+    opened.mark && target.reads != Reads::Anything
 }

@@ -80,7 +80,7 @@ impl Inner {
             );
         }
         for finding in self.bridge.findings() {
-            let client = finding.client.to_owned();
+            let client = finding.id.to_owned();
             let error = ApiError::new(ErrorCode::ClientConfigConflict, finding.to_string());
             let id = format!("client {client} {}", finding.file.display());
             add(id, Level::Warning, error, Subject::Client { client });

@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use runbridge_core::clients::Search;
-use runbridge_core::clients::connect::{Connector, Running, Standing, State, stable_program};
+use runbridge_core::clients::connect::{
+    Connector, OwnServer, Running, Standing, State, stable_program,
+};
 use runbridge_core::paths::{Environment, Paths};
 use runbridge_core::settings::Settings;
 
@@ -83,12 +85,24 @@ fn print(standing: &Standing) {
     if let Some(file) = &standing.file {
         style::line(&paint(Tone::Dim, &format!("    {}", file.display())));
     }
-    if !standing.moved.is_empty() {
-        style::line(&format!(
-            "    moved behind the bridge: {}",
-            standing.moved.join(", ")
-        ));
+    for server in &standing.servers {
+        style::line(&paint(Tone::Dim, &format!("    {}", own(server))));
     }
+}
+
+/// One of a client's own servers, and what it costs.
+fn own(server: &OwnServer) -> String {
+    let place = match (server.moved, &server.off) {
+        (true, _) => "behind the bridge",
+        (false, Some(_)) => "off",
+        (false, None) => "its own",
+    };
+    let cost = match (server.tools, server.tokens) {
+        (Some(1), Some(tokens)) => format!("1 tool, about {tokens} tokens"),
+        (Some(tools), Some(tokens)) => format!("{tools} tools, about {tokens} tokens"),
+        _ => "tools unknown until it has been started".to_owned(),
+    };
+    format!("{}: {place}, {cost}", server.name)
 }
 
 fn state(state: &State) -> (Tone, &'static str, Option<String>) {
@@ -133,7 +147,9 @@ fn state(state: &State) -> (Tone, &'static str, Option<String>) {
                 )),
             )
         }
-        State::Unreadable { position, message } => {
+        State::Unreadable {
+            position, message, ..
+        } => {
             let at = position.map_or_else(String::new, |at| {
                 format!("line {}, column {}: ", at.line, at.column)
             });

@@ -82,6 +82,18 @@ fn print(plan: &Plan, dry_run: bool) {
         (true, false) => format!("{file} was changed"),
         (false, _) => format!("{file} stays as it is"),
     });
+    let [before, after] = plan.costs();
+    if plan.is_change() && before.tokens != after.tokens {
+        let unknown = match before.unknown.max(after.unknown) {
+            0 => String::new(),
+            1 => "; 1 server has never been started and is not counted".to_owned(),
+            unknown => format!("; {unknown} servers have never been started and are not counted"),
+        };
+        style::line(&format!(
+            "tool definitions in every conversation: about {} tokens before, {} after{unknown}",
+            before.tokens, after.tokens
+        ));
+    }
     for note in &plan.notes {
         style::line(note);
     }
