@@ -324,6 +324,11 @@ impl Paths {
         self.cache.join("catalog")
     }
 
+    /// What a client shows to be served over HTTP.
+    pub fn http_token(&self) -> PathBuf {
+        self.data.join("http-token")
+    }
+
     /// What clients have taught us by giving calls up.
     pub(crate) fn patience(&self) -> PathBuf {
         self.cache.join("patience.json")
