@@ -52,3 +52,8 @@ export function canConnect(client: Client): boolean {
       return false;
   }
 }
+
+/** What the bridge says as a part of a sentence, as one of its own. */
+export function sentence(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
+}
