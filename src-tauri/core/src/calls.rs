@@ -1,6 +1,8 @@
 //! What the host does for the code of one run: the only door out of its sandbox. Everything asked
 //! for here is checked against what this run may do, whatever the guest's own code checked before.
 
+mod integers;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -25,7 +27,7 @@ use crate::live_runs::LiveRun;
 use crate::memory::{MemoryError, UpdateResult, Writer};
 use crate::output::{OutputError, run_of_name};
 use crate::redact::Redactor;
-use crate::run::Report;
+use crate::run::{self, Report};
 use crate::saved_tools::{NewTool, SavedToolsError};
 use crate::timestamp::now_ms;
 use crate::tokens;
@@ -142,6 +144,11 @@ struct ToolResult<'a> {
 }
 
 #[derive(Deserialize)]
+struct RunName {
+    run_id: String,
+}
+
+#[derive(Deserialize)]
 struct OutputRange {
     run_id: String,
     #[serde(default)]
@@ -221,12 +228,12 @@ impl RunCalls {
         params: &RawValue,
     ) -> Result<Box<RawValue>, CallError> {
         match method {
-            "tool.call" => self.call_tool(read(params)?).await,
+            "tool.call" => self.call_tool(read_exactly(params)?).await,
             "resources/list"
             | "resources/templates/list"
             | "resources/read"
             | "prompts/list"
-            | "prompts/get" => self.ask_server(method, read(params)?).await,
+            | "prompts/get" => self.ask_server(method, read_exactly(params)?).await,
             "tool.resolve" => self.resolve_tool(read(params)?).await,
             "servers" => raw(&self.servers()),
             "server" => self.server(&read(params)?),
@@ -238,6 +245,7 @@ impl RunCalls {
             | "output" => self.on_disk(method, params).await,
             "capabilities" => raw(&self.bridge.manual()),
             "sandbox" => raw(&self.bridge.sandboxes().facts()),
+            "result" => self.result(&read(params)?),
             _ => Err(CallError::new(
                 "value",
                 format!("the host knows no `{method}`"),
@@ -611,6 +619,19 @@ impl RunCalls {
         raw(&read.text)
     }
 
+    /// The fields of the reply of a run that was answered before it ended, as they are by now.
+    fn result(&self, asked: &RunName) -> Result<Box<RawValue>, CallError> {
+        let run = self
+            .connection
+            .late_runs()
+            .find(&asked.run_id)
+            .map_err(|unknown| CallError::new("key", unknown.to_string()))?;
+        match run.reply() {
+            Some(reply) => raw(&reply.structured),
+            None => raw(&run::so_far(&self.bridge, &self.connection, &run).structured),
+        }
+    }
+
     /// A server of the catalog, whether or not this run may call it.
     fn known(&self, name: &str) -> Result<ServerName, CallError> {
         self.bridge
@@ -758,6 +779,28 @@ fn error_code(error: &UpstreamError) -> String {
 fn read<T: DeserializeOwned>(params: &RawValue) -> Result<T, CallError> {
     serde_json::from_str(params.get())
         .map_err(|error| value_error(format!("malformed arguments: {error}")))
+}
+
+/// As [`read`], for what goes on to somebody else, who must get the numbers that were meant.
+fn read_exactly<T: DeserializeOwned>(params: &RawValue) -> Result<T, CallError> {
+    match integers::too_large(params.get()) {
+        None => read(params),
+        Some(number) => Err(value_error(format!(
+            "the arguments hold the integer {}, which does not fit into 64 bits and would be rounded; pass it as text or as a float",
+            shorten(number)
+        ))),
+    }
+}
+
+/// An integer may have thousands of digits.
+fn shorten(number: &str) -> String {
+    const DIGITS_SHOWN: usize = 40;
+    match number.get(..DIGITS_SHOWN) {
+        Some(start) if number.len() > DIGITS_SHOWN => {
+            format!("{start}… ({} characters)", number.len())
+        }
+        _ => number.to_owned(),
+    }
 }
 
 fn raw(value: &impl Serialize) -> Result<Box<RawValue>, CallError> {
