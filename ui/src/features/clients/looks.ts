@@ -18,6 +18,8 @@ export function clientLook(client: Client, now: boolean): StatusLook {
     case 'connected':
       return now ? { icon: 'ok', tone: 'ok', word: word.now } : { icon: 'check', tone: 'ok', word: word.connected };
     case 'not_connected':
+      // It may know us in another way than by its file, such as a bundle.
+      if (now) return { icon: 'ok', tone: 'ok', word: word.now };
       return { icon: 'idle', tone: 'quiet', word: word.not_connected };
     case 'several':
       return { icon: 'idle', tone: 'quiet', word: word.several };
