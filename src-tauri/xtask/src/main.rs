@@ -15,6 +15,7 @@ mod engines;
 mod guest;
 mod http;
 mod image;
+mod mcpb;
 mod servers;
 mod setup;
 mod shell;
@@ -51,6 +52,8 @@ enum Command {
     Guest(guest::Arguments),
     /// Measure the built product against its figures.
     Bench(bench::Arguments),
+    /// Pack the sidecar for Claude Desktop to install by itself.
+    Mcpb(mcpb::Arguments),
     /// Write the window's types from the core's.
     Bindings(bindings::Arguments),
     /// Check and test the window.
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Engines => test::keep_ready(),
         Command::Guest(arguments) => guest::run(&arguments).map(|_| ()),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Mcpb(arguments) => mcpb::run(&arguments),
         Command::Bindings(arguments) => bindings::run(&arguments),
         Command::Ui => ui::run_all(),
         Command::Check => check::run_all(),
