@@ -1,6 +1,8 @@
 //! What the host does for the code of one run: the only door out of its sandbox. Everything asked
 //! for here is checked against what this run may do, whatever the guest's own code checked before.
 
+mod integers;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -221,12 +223,12 @@ impl RunCalls {
         params: &RawValue,
     ) -> Result<Box<RawValue>, CallError> {
         match method {
-            "tool.call" => self.call_tool(read(params)?).await,
+            "tool.call" => self.call_tool(read_exactly(params)?).await,
             "resources/list"
             | "resources/templates/list"
             | "resources/read"
             | "prompts/list"
-            | "prompts/get" => self.ask_server(method, read(params)?).await,
+            | "prompts/get" => self.ask_server(method, read_exactly(params)?).await,
             "tool.resolve" => self.resolve_tool(read(params)?).await,
             "servers" => raw(&self.servers()),
             "server" => self.server(&read(params)?),
@@ -758,6 +760,28 @@ fn error_code(error: &UpstreamError) -> String {
 fn read<T: DeserializeOwned>(params: &RawValue) -> Result<T, CallError> {
     serde_json::from_str(params.get())
         .map_err(|error| value_error(format!("malformed arguments: {error}")))
+}
+
+/// As [`read`], for what goes on to somebody else, who must get the numbers that were meant.
+fn read_exactly<T: DeserializeOwned>(params: &RawValue) -> Result<T, CallError> {
+    match integers::too_large(params.get()) {
+        None => read(params),
+        Some(number) => Err(value_error(format!(
+            "the arguments hold the integer {}, which does not fit into 64 bits and would be rounded; pass it as text or as a float",
+            shorten(number)
+        ))),
+    }
+}
+
+/// An integer may have thousands of digits.
+fn shorten(number: &str) -> String {
+    const DIGITS_SHOWN: usize = 40;
+    match number.get(..DIGITS_SHOWN) {
+        Some(start) if number.len() > DIGITS_SHOWN => {
+            format!("{start}… ({} characters)", number.len())
+        }
+        _ => number.to_owned(),
+    }
 }
 
 fn raw(value: &impl Serialize) -> Result<Box<RawValue>, CallError> {
