@@ -25,7 +25,7 @@ use crate::memory::{Memory, MemoryError, MemoryLimits};
 use crate::output::{ConnectionOutputs, OutputLimits, Outputs, run_name};
 use crate::paths::{Environment, NESTED, Paths, PathsError};
 use crate::redact::{Redactor, entry_secrets};
-use crate::sandboxes::Sandboxes;
+use crate::sandboxes::{Guests, Sandboxes};
 use crate::saved_tools::{SavedTools, SavedToolsError};
 use crate::settings::{Settings, SettingsProblem};
 use crate::upstream::{LoginEnv, UpstreamLimits};
@@ -152,6 +152,15 @@ impl Bridge {
     /// Open the bridge of the user whom `environment` describes. Returns at once: what takes time
     /// goes on in the background. Needs a tokio runtime.
     pub fn open(environment: Environment, role: Role) -> Result<Arc<Self>, OpenError> {
+        Self::open_with(environment, role, None)
+    }
+
+    /// The same with guests that come from elsewhere than an engine.
+    pub fn open_with(
+        environment: Environment,
+        role: Role,
+        guests: Option<Arc<dyn Guests>>,
+    ) -> Result<Arc<Self>, OpenError> {
         let paths = Paths::for_user(&environment)?;
         let (settings, settings_problems) = Settings::load(&paths, &environment);
         let limits = &settings.limits;
@@ -173,7 +182,7 @@ impl Bridge {
         let live_runs = LiveRuns::new(Arc::clone(&shared_events));
         let hearing = Arc::clone(&live_runs);
         let bridge = Arc::new(Self {
-            sandboxes: Arc::new(Sandboxes::new(&paths, &environment, owner.clone())),
+            sandboxes: Arc::new(Sandboxes::new(&paths, &environment, owner.clone(), guests)),
             outputs: Outputs::telling(
                 &paths.output_spool(),
                 OutputLimits {

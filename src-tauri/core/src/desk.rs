@@ -12,6 +12,7 @@ mod errors;
 mod follow;
 mod forgotten;
 mod limits;
+mod measure;
 mod memory;
 mod new_servers;
 mod runs;
@@ -76,6 +77,7 @@ struct Inner {
     /// Sizes of memory items by key, once they were listed.
     sizes: Mutex<Option<HashMap<String, u64>>>,
     forgotten: Mutex<Forgotten>,
+    measuring: Mutex<Option<AbortOnDropHandle<()>>>,
     status: watch::Sender<BridgeStatus>,
 }
 
@@ -108,6 +110,7 @@ impl Desk {
             calls_today: Mutex::default(),
             sizes: Mutex::default(),
             forgotten: Mutex::default(),
+            measuring: Mutex::default(),
             status: watch::Sender::new(BridgeStatus::default()),
             bridge,
             app,
@@ -132,6 +135,7 @@ impl Desk {
 
     /// End the window's own interpreter. The bridge is shut down by its owner.
     pub async fn shut_down(&self) {
+        lock(&self.0.measuring).take();
         self.0.bridge.disconnect(&self.0.own).await;
     }
 }
