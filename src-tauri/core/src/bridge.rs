@@ -18,15 +18,18 @@ use crate::clients::guardian::{Finding, Guardian};
 use crate::clients::{self, Discovery, Search};
 use crate::events::{Events, Hint};
 use crate::interpreters::{ConnectionId, Interpreters};
+use crate::late_runs::LateRuns;
 use crate::launch_env::LoginEnvironment;
 use crate::live_runs::{LiveRuns, StoppedBy};
 use crate::manual::{self, ManualLimits};
 use crate::memory::{Memory, MemoryError, MemoryLimits};
 use crate::output::{ConnectionOutputs, OutputLimits, Outputs, run_name};
 use crate::paths::{Environment, NESTED, Paths, PathsError};
+use crate::patience::Patience;
 use crate::redact::{Redactor, entry_secrets};
 use crate::sandboxes::{Guests, Sandboxes};
 use crate::saved_tools::{SavedTools, SavedToolsError};
+use crate::secrets::{Secret, Secrets};
 use crate::settings::{Settings, SettingsProblem};
 use crate::upstream::{LoginEnv, UpstreamLimits};
 use crate::watch::Watcher;
@@ -62,7 +65,8 @@ pub struct Bridge {
     settings: RwLock<Arc<Settings>>,
     settings_problems: RwLock<Arc<[SettingsProblem]>>,
     discovery: watch::Sender<Option<Arc<Discovery>>>,
-    redactor: RwLock<Arc<Redactor>>,
+    secrets: Arc<Secrets>,
+    redactor: RwLock<Redaction>,
     catalog: Arc<Catalog>,
     sandboxes: Arc<Sandboxes>,
     interpreters: Arc<Interpreters>,
@@ -71,6 +75,7 @@ pub struct Bridge {
     memory: OnceLock<Arc<Memory>>,
     saved_tools: OnceLock<Arc<SavedTools>>,
     guardian: Arc<Mutex<Guardian>>,
+    patience: Arc<Patience>,
     runs: TaskTracker,
     tasks: Mutex<Vec<AbortOnDropHandle<()>>>,
 }
@@ -96,10 +101,21 @@ pub struct ConnectedClient {
     pub since_at: i64,
 }
 
+/// What finds secrets, and what it was made from.
+#[derive(Default)]
+struct Redaction {
+    redactor: Arc<Redactor>,
+    /// Those of the entries.
+    of_entries: Vec<Secret>,
+    /// As far as those that were looked up are known to it.
+    generation: u64,
+}
+
 /// One client attached to the bridge.
 pub struct Connection {
     id: ConnectionId,
     outputs: ConnectionOutputs,
+    late_runs: LateRuns,
     closed: CancellationToken,
     resumed: bool,
 }
@@ -113,6 +129,11 @@ impl Connection {
     /// What its runs print.
     pub(crate) fn outputs(&self) -> &ConnectionOutputs {
         &self.outputs
+    }
+
+    /// Its runs that were answered before they ended.
+    pub(crate) fn late_runs(&self) -> &LateRuns {
+        &self.late_runs
     }
 
     /// Its client ran code in another bridge before, whose variables are gone.
@@ -148,6 +169,14 @@ pub enum OpenError {
     Paths(#[from] PathsError),
 }
 
+impl Redaction {
+    fn renew(&mut self, secrets: &Secrets) {
+        let (generation, looked_up) = secrets.known();
+        self.redactor = Arc::new(Redactor::new(self.of_entries.iter().chain(&looked_up)));
+        self.generation = generation;
+    }
+}
+
 impl Bridge {
     /// Open the bridge of the user whom `environment` describes. Returns at once: what takes time
     /// goes on in the background. Needs a tokio runtime.
@@ -165,6 +194,7 @@ impl Bridge {
         let (settings, settings_problems) = Settings::load(&paths, &environment);
         let limits = &settings.limits;
         let login_env = login_env(&environment);
+        let secrets = Secrets::open(&paths, &environment);
         let (events, _) = broadcast::channel::<CatalogEvent>(EVENTS_KEPT);
         let catalog = Catalog::new(CatalogConfig {
             limits: UpstreamLimits {
@@ -175,6 +205,7 @@ impl Bridge {
             },
             cache_dir: Some(paths.catalog_cache()),
             login_env: login_env.clone(),
+            secrets: Arc::clone(&secrets),
             events,
         });
         let owner = owner_id();
@@ -200,12 +231,14 @@ impl Bridge {
             writing: tokio::sync::Mutex::new(()),
             findings: Mutex::default(),
             discovery: watch::Sender::new(None),
+            secrets,
             redactor: RwLock::default(),
             catalog,
             interpreters: Arc::new(Interpreters::new(Arc::clone(&shared_events))),
             memory: OnceLock::new(),
             saved_tools: OnceLock::new(),
             guardian: Arc::default(),
+            patience: Arc::new(Patience::new(paths.patience())),
             runs: TaskTracker::new(),
             tasks: Mutex::default(),
             paths,
@@ -297,12 +330,7 @@ impl Bridge {
             tracing::warn!("{problem}");
         }
         let entries = discovery.entries.clone();
-        let secrets: Vec<_> = entries.iter().flat_map(entry_secrets).collect();
-        let redactor = Arc::new(Redactor::new(&secrets));
-        *self
-            .redactor
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = redactor;
+        self.redact(entries.iter().flat_map(entry_secrets).collect());
         let watched = discovery.watched.clone();
         // The new servers count at once; processes that must stop may take seconds to go.
         let set = self.catalog.set_entries(entries);
@@ -416,6 +444,7 @@ impl Bridge {
         Arc::new(Connection {
             id: ConnectionId::next(),
             outputs: self.outputs.connection(),
+            late_runs: LateRuns::default(),
             closed: CancellationToken::new(),
             resumed,
         })
@@ -531,8 +560,39 @@ impl Bridge {
         &self.interpreters
     }
 
+    /// The secrets of the user that are kept here.
+    pub fn secrets(&self) -> &Arc<Secrets> {
+        &self.secrets
+    }
+
     pub(crate) fn redactor(&self) -> Arc<Redactor> {
-        Arc::clone(&self.redactor.read().unwrap_or_else(PoisonError::into_inner))
+        {
+            let made = self.redactor.read().unwrap_or_else(PoisonError::into_inner);
+            if made.generation == self.secrets.generation() {
+                return Arc::clone(&made.redactor);
+            }
+        }
+        let mut made = self
+            .redactor
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        made.renew(&self.secrets);
+        Arc::clone(&made.redactor)
+    }
+
+    /// Take these secrets out from now on, beside those that are looked up.
+    fn redact(&self, of_entries: Vec<Secret>) {
+        let mut made = self
+            .redactor
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        made.of_entries = of_entries;
+        made.renew(&self.secrets);
+    }
+
+    /// How long clients wait.
+    pub(crate) fn patience(&self) -> &Arc<Patience> {
+        &self.patience
     }
 
     /// Counts a run, so that a shutdown waits for it.

@@ -27,7 +27,7 @@ use crate::live_runs::LiveRun;
 use crate::memory::{MemoryError, UpdateResult, Writer};
 use crate::output::{OutputError, run_of_name};
 use crate::redact::Redactor;
-use crate::run::Report;
+use crate::run::{self, Report};
 use crate::saved_tools::{NewTool, SavedToolsError};
 use crate::timestamp::now_ms;
 use crate::tokens;
@@ -144,6 +144,11 @@ struct ToolResult<'a> {
 }
 
 #[derive(Deserialize)]
+struct RunName {
+    run_id: String,
+}
+
+#[derive(Deserialize)]
 struct OutputRange {
     run_id: String,
     #[serde(default)]
@@ -240,6 +245,7 @@ impl RunCalls {
             | "output" => self.on_disk(method, params).await,
             "capabilities" => raw(&self.bridge.manual()),
             "sandbox" => raw(&self.bridge.sandboxes().facts()),
+            "result" => self.result(&read(params)?),
             _ => Err(CallError::new(
                 "value",
                 format!("the host knows no `{method}`"),
@@ -611,6 +617,19 @@ impl RunCalls {
             }
         })?;
         raw(&read.text)
+    }
+
+    /// The fields of the reply of a run that was answered before it ended, as they are by now.
+    fn result(&self, asked: &RunName) -> Result<Box<RawValue>, CallError> {
+        let run = self
+            .connection
+            .late_runs()
+            .find(&asked.run_id)
+            .map_err(|unknown| CallError::new("key", unknown.to_string()))?;
+        match run.reply() {
+            Some(reply) => raw(&reply.structured),
+            None => raw(&run::so_far(&self.bridge, &self.connection, &run).structured),
+        }
     }
 
     /// A server of the catalog, whether or not this run may call it.

@@ -33,6 +33,7 @@ use self::cache::{Cache, Fingerprint};
 pub use self::offers::Offer;
 use self::search::SearchIndex;
 use crate::clients::entry::{Entry, EntryTransport, Source};
+use crate::secrets::Secrets;
 use crate::tokens;
 use crate::upstream::{
     Change, LoginEnv, Progress, Tool, ToolList, Upstream, UpstreamError, UpstreamLimits,
@@ -61,6 +62,8 @@ pub struct CatalogConfig {
     pub cache_dir: Option<PathBuf>,
     /// The environment that a terminal of the user would have.
     pub login_env: LoginEnv,
+    /// What `keyring:NAME` in an entry stands for.
+    pub secrets: Arc<Secrets>,
     /// Who hears of changes.
     pub events: broadcast::Sender<CatalogEvent>,
 }
@@ -561,6 +564,7 @@ impl Catalog {
                 upstream: Upstream::new(
                     entry.clone(),
                     self.config.login_env.clone(),
+                    Arc::clone(&self.config.secrets),
                     self.config.limits.clone(),
                     era,
                     Arc::new(observer),

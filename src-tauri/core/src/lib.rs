@@ -12,6 +12,7 @@ pub mod desk;
 mod docs;
 pub mod events;
 pub mod interpreters;
+pub mod late_runs;
 pub mod launch_env;
 #[cfg(unix)]
 pub mod listener;
@@ -23,6 +24,7 @@ pub mod mcp_server;
 pub mod memory;
 pub mod output;
 pub mod paths;
+mod patience;
 mod processes;
 pub mod redact;
 pub mod reply;

@@ -255,6 +255,19 @@ impl ConnectionOutputs {
         }
     }
 
+    /// What `run`, which goes on, has printed so far.
+    pub fn so_far(&self, run: u64) -> Captures {
+        let Some(found) = self.inner.find(self.connection, run, false) else {
+            return Captures::default();
+        };
+        let edge_chars_max = self.inner.limits.edge_chars_max;
+        let output = lock(&found.output);
+        Captures {
+            stdout: output.segments[0].captured(edge_chars_max),
+            stderr: output.segments[1].captured(edge_chars_max),
+        }
+    }
+
     /// Complete the whole text of `run` as the reply shows it: what it puts between the streams, and
     /// what follows them.
     pub fn seal(&self, run: u64, between: &str, after: &str) {

@@ -324,6 +324,21 @@ impl Paths {
         self.cache.join("catalog")
     }
 
+    /// Secret values, encrypted.
+    pub fn secrets(&self) -> PathBuf {
+        self.data.join("secrets")
+    }
+
+    /// The key of those that were written while no keyring opened.
+    pub fn secrets_key(&self) -> PathBuf {
+        self.config.join("secrets.key")
+    }
+
+    /// What clients have taught us by giving calls up.
+    pub(crate) fn patience(&self) -> PathBuf {
+        self.cache.join("patience.json")
+    }
+
     /// Output of runs that is too long for a reply.
     pub fn output_spool(&self) -> PathBuf {
         self.cache.join("output")

@@ -17,7 +17,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::clients::entry::{Entry, EntryTransport};
-use crate::secrets::Secret;
+use crate::secrets::{Secret, Secrets};
 
 /// What stands in place of a secret.
 pub const STARS: &str = "***";
@@ -102,6 +102,10 @@ pub fn secrets_of<'a>(
 ) -> Vec<Secret> {
     let mut secrets = Vec::new();
     let mut add = |value: &str| {
+        // What it stands for is taken out; the name of it says nothing.
+        if Secrets::reference(value).is_some() {
+            return;
+        }
         if value.trim().len() >= VALUE_BYTES_MIN {
             secrets.push(Secret::new(value.trim()));
         }

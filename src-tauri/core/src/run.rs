@@ -18,6 +18,7 @@ use crate::bridge::{Bridge, Connection};
 use crate::calls::{Asker, RunCalls};
 use crate::catalog::ServerStatus;
 use crate::interpreters::{Busy, Lease, LiveInterpreter};
+use crate::late_runs::UnderWay;
 use crate::live_runs::{self, Begun, LiveRun};
 use crate::output::run_name;
 use crate::redact::Redactor;
@@ -50,15 +51,18 @@ pub async fn run_python(
     arrival: Option<Arrival>,
 ) -> Reply {
     let id = unguessable();
-    run_python_as(
+    run_as(
         id, bridge, connection, client, request, cancel, report, arrival,
     )
     .await
 }
 
-/// The same under an id that [`unguessable`] made, for a caller that must know it at once.
-#[allow(clippy::too_many_arguments, reason = "those of the above and the id")]
-pub(crate) async fn run_python_as(
+/// As [`run_python`], with an id that is already known.
+#[allow(
+    clippy::too_many_arguments,
+    reason = "one more than its twin, and no two of them belong together"
+)]
+pub(crate) async fn run_as(
     id: u64,
     bridge: &Arc<Bridge>,
     connection: &Arc<Connection>,
@@ -106,6 +110,20 @@ pub(crate) async fn run_python_as(
         live: Arc::new(live),
     };
     run.execute(request, servers, facts, arrival).await
+}
+
+/// The reply for a run that goes on: what it has printed so far, what it is doing, and how to collect
+/// the rest.
+pub(crate) fn so_far(bridge: &Bridge, connection: &Connection, run: &UnderWay) -> Reply {
+    let mut facts = RunFacts::new(run_name(run.id()), Status::Running);
+    let captured = connection.outputs().so_far(run.id());
+    facts.stdout = captured.stdout;
+    facts.stderr = captured.stderr;
+    let doing = run.doing().borrow().clone();
+    if !doing.is_empty() {
+        facts.notes.push(doing);
+    }
+    finish(&bridge.settings(), facts)
 }
 
 /// The reply to a request that cannot be executed as it is.

@@ -158,7 +158,7 @@ struct Life {
 impl Life {
     fn start(program: &Path, engine: &Engine, calls_at_once: u32) -> anyhow::Result<Self> {
         let home = TempHome::new();
-        home.write_servers(&Map::from_iter([("stub".to_owned(), home.stub(&[]))]));
+        home.write_servers(&Map::from_iter([("stub".to_owned(), home.quick_stub(&[]))]));
         let settings = json!({
             "version": 1,
             "limits": { "calls_at_once_max": calls_at_once },

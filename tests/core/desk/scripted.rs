@@ -92,10 +92,16 @@ impl Out {
     }
 
     /// `None`: interrupted, or the host is gone.
-    async fn ask(&mut self, input: &mut DuplexStream, method: &str, params: Value) -> Option<Value> {
+    async fn ask(
+        &mut self,
+        input: &mut DuplexStream,
+        method: &str,
+        params: Value,
+    ) -> Option<Value> {
         self.calls += 1;
         let call = json!({ "method": method, "params": params });
-        self.say(Kind::Call, self.calls, call.to_string().as_bytes()).await;
+        self.say(Kind::Call, self.calls, call.to_string().as_bytes())
+            .await;
         loop {
             let heard = hear(input).await?;
             if heard.kind == Kind::Interrupt as u8 {
@@ -118,7 +124,8 @@ async fn serve(mut input: DuplexStream, pieces: mpsc::Sender<Bytes>) {
             let code = run["code"].as_str().unwrap().to_owned();
             let done = execute(&code, heard.id, &mut input, &mut out).await;
             let done = done.unwrap_or_else(|| failure("KeyboardInterrupt", ""));
-            out.say(Kind::Done, heard.id, done.to_string().as_bytes()).await;
+            out.say(Kind::Done, heard.id, done.to_string().as_bytes())
+                .await;
         }
     }
 }
@@ -137,8 +144,14 @@ async fn execute(code: &str, id: u64, input: &mut DuplexStream, out: &mut Out) -
     for line in code.lines() {
         let (step, rest) = line.trim().split_once(' ').unwrap_or((line.trim(), ""));
         match step {
-            "print" => out.say(Kind::Stdout, id, format!("{rest}\n").as_bytes()).await,
-            "eprint" => out.say(Kind::Stderr, id, format!("{rest}\n").as_bytes()).await,
+            "print" => {
+                out.say(Kind::Stdout, id, format!("{rest}\n").as_bytes())
+                    .await
+            }
+            "eprint" => {
+                out.say(Kind::Stderr, id, format!("{rest}\n").as_bytes())
+                    .await
+            }
             "value" => value = rest.into(),
             "raise" => return Some(failure("ValueError", rest)),
             "wait" => loop {
@@ -159,7 +172,8 @@ async fn execute(code: &str, id: u64, input: &mut DuplexStream, out: &mut Out) -
                     (method, serde_json::from_str(params).unwrap())
                 };
                 let answer = out.ask(input, method, params).await?;
-                out.say(Kind::Stdout, id, format!("{answer}\n").as_bytes()).await;
+                out.say(Kind::Stdout, id, format!("{answer}\n").as_bytes())
+                    .await;
             }
             "" => {}
             other => panic!("the script has no step `{other}`"),

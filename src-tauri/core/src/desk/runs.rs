@@ -45,7 +45,7 @@ impl Desk {
         // It ends by its own deadline, and with the bridge, which waits for it.
         bridge.runs().spawn(async move {
             let cancel = own.cancel_token().child_token();
-            let running = run::run_python_as(
+            let running = run::run_as(
                 id,
                 &shared,
                 &own,
