@@ -175,7 +175,7 @@ async fn execute(code: &str, id: u64, input: &mut DuplexStream, out: &mut Out) -
                 out.say(Kind::Stdout, id, format!("{answer}\n").as_bytes())
                     .await;
             }
-            "" => {}
+            "" | "#" => {}
             other => panic!("the script has no step `{other}`"),
         }
     }
