@@ -20,3 +20,5 @@ mod scripted;
 mod servers;
 #[path = "desk/table.rs"]
 mod table;
+#[path = "desk/whole.rs"]
+mod whole;

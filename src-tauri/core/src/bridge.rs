@@ -1,6 +1,7 @@
 //! `Bridge`: the owner of everything that lives. It is opened and shut down here and gives access
 //! to its parts; what a run does is in `run.rs`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -61,7 +62,6 @@ pub struct Bridge {
     discovering: tokio::sync::Mutex<()>,
     /// One change of the settings at a time.
     writing: tokio::sync::Mutex<()>,
-    findings: Mutex<Vec<Finding>>,
     settings: RwLock<Arc<Settings>>,
     settings_problems: RwLock<Arc<[SettingsProblem]>>,
     discovery: watch::Sender<Option<Arc<Discovery>>>,
@@ -78,6 +78,16 @@ pub struct Bridge {
     patience: Arc<Patience>,
     runs: TaskTracker,
     tasks: Mutex<Vec<AbortOnDropHandle<()>>>,
+}
+
+/// What finds secrets, and what it was made from.
+#[derive(Default)]
+struct Redaction {
+    redactor: Arc<Redactor>,
+    /// Those of the entries.
+    of_entries: Vec<Secret>,
+    /// As far as those that were looked up are known to it.
+    generation: u64,
 }
 
 /// A client that is attached through a sidecar.
@@ -99,16 +109,6 @@ pub struct ConnectedClient {
     pub cwd: PathBuf,
     /// Milliseconds since 1970.
     pub since_at: i64,
-}
-
-/// What finds secrets, and what it was made from.
-#[derive(Default)]
-struct Redaction {
-    redactor: Arc<Redactor>,
-    /// Those of the entries.
-    of_entries: Vec<Secret>,
-    /// As far as those that were looked up are known to it.
-    generation: u64,
 }
 
 /// One client attached to the bridge.
@@ -229,7 +229,6 @@ impl Bridge {
             paused: AtomicBool::new(false),
             discovering: tokio::sync::Mutex::new(()),
             writing: tokio::sync::Mutex::new(()),
-            findings: Mutex::default(),
             discovery: watch::Sender::new(None),
             secrets,
             redactor: RwLock::default(),
@@ -298,9 +297,15 @@ impl Bridge {
         let _one_at_a_time = self.discovering.lock().await;
         let environment = self.environment();
         let paths = self.paths.clone();
+        let secrets = Arc::clone(&self.secrets);
+        let runtime = tokio::runtime::Handle::current();
         let look = move || {
             let (settings, problems) = Settings::load(&paths, &environment);
-            let discovery = clients::discover(&Search::new(&paths, &environment, &settings));
+            let answers = runtime.block_on(answers(&settings, &secrets));
+            let mut search = Search::new(&paths, &environment, &settings);
+            search.answers = answers;
+            let discovery = clients::discover(&search);
+            drop(search);
             (settings, problems, discovery)
         };
         let (settings, problems, mut discovery) = match tokio::task::spawn_blocking(look).await {
@@ -351,7 +356,7 @@ impl Bridge {
     }
 
     /// Look whether clients have lost us, and put back what the user wants kept.
-    async fn guard(&self) {
+    pub(crate) async fn guard(&self) {
         if self.is_nested() {
             return;
         }
@@ -367,30 +372,15 @@ impl Bridge {
                 for finding in &findings {
                     tracing::warn!("{finding}");
                 }
-                self.note_findings(findings);
+                self.events.hint(Hint::Registrations);
             }
             Err(error) => tracing::error!(%error, "the look at the clients broke off"),
         }
     }
 
-    fn note_findings(&self, new: Vec<Finding>) {
-        if new.is_empty() {
-            return;
-        }
-        let mut findings = lock(&self.findings);
-        for finding in new {
-            findings.retain(|known| known.file != finding.file);
-            if !finding.restored {
-                findings.push(finding);
-            }
-        }
-        drop(findings);
-        self.events.hint(Hint::Registrations);
-    }
-
     /// Clients that have lost their entry for us, as far as that was noticed.
     pub fn findings(&self) -> Vec<Finding> {
-        lock(&self.findings).clone()
+        lock(&self.guardian).open()
     }
 
     /// Follow changes of the config files for as long as the bridge lives.
@@ -661,6 +651,26 @@ impl Bridge {
             keys_max: limits.memory_keys_max as usize,
         })
     }
+}
+
+/// What the user told us, with the secrets among it looked up. One that cannot be had is missing, and
+/// what needs it says so.
+async fn answers(settings: &Settings, secrets: &Secrets) -> BTreeMap<String, String> {
+    let mut answers = BTreeMap::new();
+    for (name, answer) in &settings.answers {
+        let Some(secret) = Secrets::reference(answer) else {
+            answers.insert(name.clone(), answer.clone());
+            continue;
+        };
+        match secrets.get(secret).await {
+            Ok(Some(secret)) => {
+                answers.insert(name.clone(), secret.expose().to_owned());
+            }
+            Ok(None) => tracing::warn!("there is no secret `{secret}`"),
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+    answers
 }
 
 /// The login environment, asked for once and in the background.

@@ -15,7 +15,7 @@ mod search;
 mod signature;
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -593,6 +593,13 @@ impl Catalog {
                 .iter()
                 .find(|server| server.name.alias == name_or_alias)
         });
+        // Another client may call the same server otherwise.
+        let found = found.or_else(|| {
+            servers.iter().find(|server| {
+                let mut sources = server.entry.sources.iter();
+                sources.any(|source| source.name == name_or_alias)
+            })
+        });
         found.cloned().ok_or_else(|| UpstreamError::ServerNotFound {
             name: name_or_alias.to_owned(),
             nearest: alias::nearest(
@@ -644,9 +651,7 @@ impl Server {
     }
 
     fn allows(&self, tool: &str) -> bool {
-        let listed = |names: &[String]| names.iter().any(|name| name == tool || name == "*");
-        self.entry.tools_allowed.as_deref().is_none_or(listed)
-            && !self.entry.tools_denied.iter().any(|name| name == tool)
+        allows(&self.entry, tool)
     }
 
     fn allowed(&self, tools: &Arc<ServerTools>) -> Vec<ToolRef> {
@@ -852,6 +857,23 @@ impl CallResult {
             }
         })
     }
+}
+
+/// How many tools a server has that may be called, and what their definitions cost a model; `None`: nobody
+/// has listed them yet. Nothing is started for it.
+pub(crate) fn known_cost(cache_dir: &Path, entry: &Entry) -> Option<(usize, u64)> {
+    let cache = Cache::new(Some(cache_dir.to_owned()));
+    let list = cache.load(&Fingerprint::of(entry))?.list;
+    let allowed = list.tools.iter().filter(|tool| allows(entry, &tool.name));
+    Some(allowed.fold((0, 0), |(tools, tokens), tool| {
+        (tools + 1, tokens + definition_tokens(tool))
+    }))
+}
+
+fn allows(entry: &Entry, tool: &str) -> bool {
+    let listed = |names: &[String]| names.iter().any(|name| name == tool || name == "*");
+    entry.tools_allowed.as_deref().is_none_or(listed)
+        && !entry.tools_denied.iter().any(|name| name == tool)
 }
 
 /// The tokens of a tool as clients hand it to a model.

@@ -7,6 +7,8 @@
 //! installing an update, are the shell's own.
 
 mod attention;
+mod clients;
+mod diagnostics;
 mod engines;
 mod errors;
 mod follow;
@@ -17,6 +19,7 @@ mod memory;
 mod new_servers;
 mod runs;
 mod sandbox;
+mod secrets;
 mod seen;
 mod servers;
 mod settings;
@@ -32,7 +35,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::api::{
     ApiError, Attention, BridgeEvent, ContainerEngine, EntryProblem, Interpreter, Limit,
-    MemoryTotals, SandboxStatus, Savings, Seen, Server, SkippedEntry, UpdateState,
+    MemoryTotals, SandboxStatus, Savings, SecretStore, Seen, Server, SkippedEntry, UpdateState,
 };
 use crate::bridge::{Bridge, Connection};
 use crate::status::BridgeStatus;
@@ -76,6 +79,8 @@ struct Inner {
     calls_today: Mutex<HashMap<String, u32>>,
     /// Sizes of memory items by key, once they were listed.
     sizes: Mutex<Option<HashMap<String, u64>>>,
+    /// Where secrets are kept, once that was asked.
+    secret_store: Mutex<Option<SecretStore>>,
     forgotten: Mutex<Forgotten>,
     measuring: Mutex<Option<AbortOnDropHandle<()>>>,
     status: watch::Sender<BridgeStatus>,
@@ -86,6 +91,8 @@ struct Inner {
 struct Told {
     servers: BTreeMap<String, Server>,
     starting: HashMap<String, std::time::Instant>,
+    /// Once a window asked for them.
+    clients: Option<Vec<crate::api::Client>>,
     problems: Vec<EntryProblem>,
     skipped: Vec<SkippedEntry>,
     interpreters: BTreeMap<String, Interpreter>,
@@ -109,6 +116,7 @@ impl Desk {
             engines: Mutex::default(),
             calls_today: Mutex::default(),
             sizes: Mutex::default(),
+            secret_store: Mutex::default(),
             forgotten: Mutex::default(),
             measuring: Mutex::default(),
             status: watch::Sender::new(BridgeStatus::default()),
@@ -118,7 +126,13 @@ impl Desk {
         let looking = Arc::clone(&inner);
         let tasks = [
             tokio::spawn(follow::follow(Arc::clone(&inner))),
-            tokio::spawn(async move { looking.look_for_engines().await }),
+            tokio::spawn(async move {
+                looking.look_for_engines().await;
+                looking.bridge.discovered().await;
+                if looking.uses_secrets() {
+                    looking.look_at_secret_store().await;
+                }
+            }),
         ];
         Self(inner, Arc::new(tasks.map(AbortOnDropHandle::new)))
     }

@@ -199,10 +199,14 @@ pub(crate) fn write(path: &Path, text: &str) {
     std::fs::write(path, text).unwrap();
 }
 
-fn fake_upstream() -> PathBuf {
+pub(crate) fn fake_upstream() -> String {
     let mut path = std::env::current_exe().unwrap();
     path.pop();
     path.pop();
     let name = format!("core_fake_upstream{}", std::env::consts::EXE_SUFFIX);
-    path.join("examples").join(name)
+    path.join("examples")
+        .join(name)
+        .to_str()
+        .unwrap()
+        .to_owned()
 }

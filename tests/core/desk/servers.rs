@@ -1,7 +1,8 @@
 //! Servers and their tools: seen, switched, restarted, added.
 
 use runbridge_core::api::{
-    Change, ErrorCode, NewServer, NewTransport, NewVariable, Server, ServerState, Transport,
+    Change, ErrorCode, NewServer, NewTransport, NewVariable, SecretStoreKind, Server, ServerState,
+    Transport,
 };
 use serde_json::json;
 
@@ -299,5 +300,131 @@ async fn what_changes_in_a_file_on_disk_is_told() {
             (seen == (true, true, true)).then_some(())
         })
         .await;
+    bench.close().await;
+}
+
+#[tokio::test]
+async fn a_secret_value_goes_to_the_store_and_never_comes_back() {
+    let mut bench = Bench::open().await;
+    let mut server = new(
+        "mine",
+        NewTransport::Stdio {
+            command: crate::bench::fake_upstream(),
+            args: vec!["{}".to_owned()],
+            cwd: None,
+        },
+    );
+    server.variables = vec![
+        NewVariable {
+            name: "API_TOKEN".to_owned(),
+            value: "s3cret-value-1".to_owned(),
+            secret: true,
+        },
+        NewVariable {
+            name: "MODE".to_owned(),
+            value: "fast".to_owned(),
+            secret: false,
+        },
+    ];
+    bench.desk.add_server(server).await.unwrap();
+    let env = bench.settings()["own_servers"]["mine"]["env"].clone();
+    assert_eq!(
+        env,
+        json!({ "API_TOKEN": "keyring:mine/API_TOKEN", "MODE": "fast" })
+    );
+    let shown = bench.run("call mine environment {}").await.stdout;
+    assert!(
+        shown.contains("***") && !shown.contains("s3cret"),
+        "{shown}"
+    );
+    let detail = bench.desk.read_server("mine").unwrap();
+    let token = &detail.variables[0];
+    assert_eq!(
+        (token.secret, token.missing, &token.value),
+        (true, false, &None)
+    );
+    assert_eq!(detail.variables[1].value.as_deref(), Some("fast"));
+    bench
+        .desk
+        .set_server_secret(
+            "mine".to_owned(),
+            "API_TOKEN".to_owned(),
+            "s3cret-value-2".to_owned(),
+        )
+        .await
+        .unwrap();
+    let other = bench
+        .desk
+        .set_server_secret("mine".to_owned(), "NOPE".to_owned(), "x".to_owned());
+    assert_eq!(other.await.unwrap_err().code, ErrorCode::InvalidArguments);
+    let kept = bench
+        .bridge
+        .secrets()
+        .get("mine/API_TOKEN")
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(kept.expose(), "s3cret-value-2");
+    // No keyring opens here, which the window is told with the reason.
+    let store = bench.state().await.app.secret_store;
+    assert_eq!(store.kind, SecretStoreKind::EncryptedFile);
+    assert!(store.error.is_some());
+    bench.desk.remove_server("mine".to_owned()).await.unwrap();
+    assert!(
+        bench
+            .bridge
+            .secrets()
+            .get("mine/API_TOKEN")
+            .await
+            .unwrap()
+            .is_none()
+    );
+    let everything = std::fs::read_to_string(bench.settings_file()).unwrap();
+    assert!(!everything.contains("s3cret"));
+    bench.close().await;
+}
+
+#[tokio::test]
+async fn a_server_that_lacks_a_value_starts_when_the_user_gave_it() {
+    let script = json!({}).to_string();
+    let entry = json!({
+        "command": crate::bench::fake_upstream(),
+        "args": [script, "--token=${DESK_TEST_TOKEN}"],
+        "env": { "KEY": "${DESK_TEST_KEY}" },
+    });
+    let mut bench = Before::default().entry("fake", entry).open().await;
+    let before = bench.server("fake").await;
+    let names = vec!["DESK_TEST_TOKEN".to_owned(), "DESK_TEST_KEY".to_owned()];
+    assert_eq!(before.state, ServerState::NeedsValue { names });
+    let missing = bench.desk.read_server("fake").unwrap().variables;
+    assert!(
+        missing
+            .iter()
+            .all(|variable| variable.missing || variable.name == "KEY")
+    );
+    for (name, value) in [
+        ("DESK_TEST_TOKEN", "t0ken-t0ken"),
+        ("DESK_TEST_KEY", "k3y-k3y-k3y"),
+    ] {
+        let set =
+            bench
+                .desk
+                .set_server_secret("fake".to_owned(), name.to_owned(), value.to_owned());
+        set.await.unwrap();
+    }
+    assert_eq!(bench.server("fake").await.state, ServerState::Stopped);
+    assert_eq!(
+        bench.settings()["answers"],
+        json!({ "DESK_TEST_TOKEN": "keyring:DESK_TEST_TOKEN", "DESK_TEST_KEY": "keyring:DESK_TEST_KEY" })
+    );
+    let run = bench.run("call fake environment {}").await;
+    assert_eq!(run.run.calls_failed, 0, "{}", run.stdout);
+    assert!(
+        run.stdout.contains("--token=***") && !run.stdout.contains("k3y"),
+        "{}",
+        run.stdout
+    );
+    let target = bench.server("fake").await.target;
+    assert!(target.ends_with("--token=***"), "{target}");
     bench.close().await;
 }

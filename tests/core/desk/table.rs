@@ -5,7 +5,15 @@ use std::path::Path;
 use runbridge_core::api::COMMANDS;
 
 /// Commands that the core knows nothing of; the shell answers them by itself.
-const OF_THE_SHELL: [&str; 3] = ["check_for_update", "install_update", "restart_app"];
+const OF_THE_SHELL: [&str; 5] = [
+    // It opens the browser at the address that the bridge gives.
+    "sign_in_server",
+    "check_for_update",
+    "install_update",
+    "restart_app",
+    // The desk gives the path: `client_file`.
+    "show_client_file",
+];
 
 fn read(relative: &str) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -81,8 +81,14 @@ pub enum ErrorCode {
     ServerExists,
     /// An entry of a client's file cannot be read.
     EntryUnreadable,
-    /// A client's file changed while it was to be written.
+    /// A client's file changed while it was to be written, or since the change was looked at.
     ClientConfigConflict,
+    /// No such client, or it is not on this machine.
+    ClientNotFound,
+    /// A client's file cannot be read or written.
+    ClientFileUnreadable,
+    /// What stands in a client's file, or who manages it, does not let it be connected so.
+    ClientRefused,
     /// A setting cannot be used.
     SettingsInvalid,
     /// A newer version wrote the settings.

@@ -15,7 +15,7 @@ const CLIENT: Client = Client {
     id: "runbridge",
     name: "pasted",
     dialect: Dialect {
-        syntax: Syntax::None,
+        syntax: Syntax::AsWritten,
         ..PASTED
     },
     target: None,
@@ -38,6 +38,7 @@ pub fn read_pasted(search: &Search<'_>, text: &str) -> (Vec<Entry>, Vec<EntryPro
         document: &document,
         project: None,
         off: std::collections::BTreeMap::new(),
+        given: Vec::new(),
         found: &mut found,
     };
     (CLIENT.read)(&mut reading);

@@ -2,8 +2,8 @@
 
 use super::{Inner, lock};
 use crate::api::{
-    ApiError, Attention, ErrorCode, Level, SandboxState, SecretStore, SecretStoreKind, ServerState,
-    Subject, UpdateState,
+    ApiError, Attention, ErrorCode, Level, SandboxState, SecretStore, ServerState, Subject,
+    UpdateState,
 };
 
 impl Inner {
@@ -80,7 +80,7 @@ impl Inner {
             );
         }
         for finding in self.bridge.findings() {
-            let client = finding.client.to_owned();
+            let client = finding.id.to_owned();
             let error = ApiError::new(ErrorCode::ClientConfigConflict, finding.to_string());
             let id = format!("client {client} {}", finding.file.display());
             add(id, Level::Warning, error, Subject::Client { client });
@@ -120,12 +120,5 @@ impl Inner {
             Level::Warning => 1,
         });
         all
-    }
-
-    pub(super) fn secret_store(&self) -> SecretStore {
-        SecretStore {
-            kind: SecretStoreKind::Keyring,
-            error: None,
-        }
     }
 }

@@ -71,10 +71,16 @@ pub(super) async fn follow(inner: Arc<Inner>) {
 impl Inner {
     async fn look(self: &Arc<Self>, hint: Hint) {
         match hint {
-            Hint::Discovered => self.look_at_files(),
+            Hint::Discovered => {
+                self.look_at_files();
+                self.look_at_clients_apart().await;
+            }
             Hint::Interpreters => self.look_at_interpreters(),
             Hint::Sandbox => self.look_at_sandbox(),
-            Hint::Registrations => self.look_at_attention(),
+            Hint::Registrations => {
+                self.look_at_attention();
+                self.look_at_clients_apart().await;
+            }
             Hint::Memory { .. } | Hint::SavedTools | Hint::RunEnded => {
                 let inner = Arc::clone(self);
                 let _ = blocking(move || {
@@ -95,6 +101,15 @@ impl Inner {
         }
     }
 
+    async fn look_at_clients_apart(self: &Arc<Self>) {
+        let inner = Arc::clone(self);
+        let _ = blocking(move || {
+            inner.look_at_clients();
+            Ok(())
+        })
+        .await;
+    }
+
     /// Compare every part with what was told. Blocks.
     pub(super) fn look_at_everything(&self) {
         let seen = self.seen_now();
@@ -110,6 +125,7 @@ impl Inner {
         self.look_at_connections();
         self.look_at_interpreters();
         self.look_at_sandbox();
+        self.look_at_clients();
         let totals = self.totals_now();
         let mut told = lock(&self.told);
         if told.memory != totals {
