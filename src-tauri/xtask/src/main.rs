@@ -15,6 +15,7 @@ mod engines;
 mod guest;
 mod http;
 mod image;
+mod licences;
 mod servers;
 mod setup;
 mod shell;
@@ -53,6 +54,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Write the window's types from the core's.
     Bindings(bindings::Arguments),
+    /// Write the list of licences that the window shows.
+    Licences(licences::Arguments),
     /// Check and test the window.
     Ui,
     /// Formatting, clippy and tidy.
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Command::Guest(arguments) => guest::run(&arguments).map(|_| ()),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Bindings(arguments) => bindings::run(&arguments),
+        Command::Licences(arguments) => licences::run(&arguments),
         Command::Ui => ui::run_all(),
         Command::Check => check::run_all(),
         Command::Tidy => tidy::run_all(),
