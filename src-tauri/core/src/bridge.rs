@@ -518,6 +518,20 @@ impl Bridge {
         self.clients.subscribe()
     }
 
+    /// What a client calls itself, from whoever did not greet us with it.
+    pub(crate) fn name_client(&self, connection: ConnectionId, name: &str) {
+        self.clients.send_if_modified(|clients| {
+            let mut unnamed = clients
+                .iter_mut()
+                .filter(|client| client.connection == connection && client.name.is_none());
+            let Some(client) = unnamed.next() else {
+                return false;
+            };
+            client.name = Some(name.to_owned());
+            true
+        });
+    }
+
     /// Change who is attached.
     pub(crate) fn change_clients(&self, change: impl FnOnce(&mut Vec<ConnectedClient>)) {
         self.clients.send_modify(change);
