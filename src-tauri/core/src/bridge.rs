@@ -35,8 +35,8 @@ use crate::settings::{Limits, Settings, SettingsProblem};
 use crate::upstream::{LoginEnv, UpstreamLimits};
 use crate::watch::Watcher;
 
-/// How long a run or a listing waits for the first look at the config files before it goes on with
-/// what is known so far.
+/// How long after the start runs and listings wait for the first look at the config files. After that
+/// nobody waits any more: a disk that hangs must not hold up what needs no server.
 const DISCOVERY_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long runs that were cancelled may take to end when the bridge is shut down.
@@ -65,6 +65,8 @@ pub struct Bridge {
     settings: RwLock<Arc<Settings>>,
     settings_problems: RwLock<Arc<[SettingsProblem]>>,
     discovery: watch::Sender<Option<Arc<Discovery>>>,
+    discovery_by: tokio::time::Instant,
+    discovery_took: Mutex<Option<Duration>>,
     secrets: Arc<Secrets>,
     redactor: RwLock<Redaction>,
     catalog: Arc<Catalog>,
@@ -225,6 +227,8 @@ impl Bridge {
             discovering: tokio::sync::Mutex::new(()),
             writing: tokio::sync::Mutex::new(()),
             discovery: watch::Sender::new(None),
+            discovery_by: tokio::time::Instant::now() + DISCOVERY_WITHIN,
+            discovery_took: Mutex::default(),
             secrets,
             redactor: RwLock::default(),
             catalog,
@@ -297,23 +301,26 @@ impl Bridge {
         let look = move || {
             let (settings, problems) = Settings::load(&paths, &environment);
             let answers = runtime.block_on(answers(&settings, &secrets));
+            let began = std::time::Instant::now();
             let mut search = Search::new(&paths, &environment, &settings);
             search.answers = answers;
             let discovery = clients::discover(&search);
             drop(search);
-            (settings, problems, discovery)
+            (settings, problems, discovery, began.elapsed())
         };
-        let (settings, problems, mut discovery) = match tokio::task::spawn_blocking(look).await {
-            Ok(found) => found,
-            Err(error) => {
-                tracing::error!(%error, "the search for servers broke off");
-                return Vec::new();
-            }
-        };
+        let (settings, problems, mut discovery, took) =
+            match tokio::task::spawn_blocking(look).await {
+                Ok(found) => found,
+                Err(error) => {
+                    tracing::error!(%error, "the search for servers broke off");
+                    return Vec::new();
+                }
+            };
         self.activity.set_retention(settings.retention());
         self.catalog.set_limits(upstream_limits(&settings.limits));
         self.outputs
             .keep_edges(settings.limits.reply_chars_max as usize);
+        *lock(&self.discovery_took) = Some(took);
         *self
             .settings
             .write()
@@ -467,9 +474,17 @@ impl Bridge {
     pub async fn discovered(&self) {
         let mut discovery = self.discovery.subscribe();
         let first = discovery.wait_for(Option::is_some);
-        if tokio::time::timeout(DISCOVERY_WITHIN, first).await.is_err() {
+        if tokio::time::timeout_at(self.discovery_by, first)
+            .await
+            .is_err()
+        {
             tracing::warn!("the config files of clients take long to read; going on without them");
         }
+    }
+
+    /// How long the last look at the config files took.
+    pub fn discovery_took(&self) -> Option<Duration> {
+        *lock(&self.discovery_took)
     }
 
     /// What the last look at the config files found.

@@ -310,11 +310,13 @@ impl Scope<'_> {
         let full = crate::paths::under_home(path, self.home)
             .unwrap_or_else(|| self.file.parent().unwrap_or(self.home).join(path));
         self.consulted.borrow_mut().push(full.clone());
+        // A pipe would never end.
         let fits = std::fs::metadata(&full)
             .is_ok_and(|file| file.is_file() && file.len() <= INSERTED_BYTES_MAX);
-        match std::fs::read_to_string(&full) {
-            Ok(text) if fits => Outcome::Value(text.trim().to_owned().into()),
-            _ => Outcome::Missing(format!("file:{path}")),
+        let text = fits.then(|| std::fs::read_to_string(&full));
+        match text {
+            Some(Ok(text)) => Outcome::Value(text.trim().to_owned().into()),
+            Some(Err(_)) | None => Outcome::Missing(format!("file:{path}")),
         }
     }
 
@@ -452,6 +454,8 @@ fn double_quoted(body: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed assumption fails the test")]
+
     use super::*;
 
     fn expand(syntax: Syntax, field: Field, text: &str) -> (String, Vec<String>) {
@@ -577,6 +581,18 @@ mod tests {
             expand(Syntax::Pasted, Field::Env, "${TRICK}"),
             ("${A}".to_owned(), vec![])
         );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        let text = format!("{{file:{}}}", pipe.display());
+        let (value, needs) = expand(Syntax::OpenCode, Field::Env, &text);
+        assert_eq!((value.as_str(), needs.len()), ("", 1));
     }
 
     #[test]
