@@ -15,6 +15,7 @@ mod failures_of_engines;
 mod failures_of_servers;
 mod limits;
 mod memory;
+mod patience;
 mod python;
 mod real_clients;
 mod real_servers;

@@ -334,6 +334,11 @@ impl Paths {
         self.config.join("secrets.key")
     }
 
+    /// What clients have taught us by giving calls up.
+    pub(crate) fn patience(&self) -> PathBuf {
+        self.cache.join("patience.json")
+    }
+
     /// Output of runs that is too long for a reply.
     pub fn output_spool(&self) -> PathBuf {
         self.cache.join("output")

@@ -137,10 +137,19 @@ pub fn secrets_of<'a>(
     secrets
 }
 
-fn names_a_secret(name: &str) -> bool {
+/// Whether a variable or header of this name holds a secret.
+pub fn names_a_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase().replace('-', "_");
     SECRET_WORDS.iter().any(|word| name.contains(word))
         && !PLAIN_ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
+/// Whether a value is a secret under any name.
+pub fn is_secret_value(value: &str) -> bool {
+    SECRET_BEGINNINGS
+        .iter()
+        .any(|beginning| value.starts_with(beginning))
+        || url_password(value).is_some()
 }
 
 /// `p` of `scheme://user:p@host`.

@@ -8,12 +8,14 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use runbridge_sandbox::container::{
-    ContainerConfig, ContainerSandbox, EngineChoice, EngineSearch, Progress, SandboxFacts,
+    self, ContainerConfig, ContainerSandbox, EngineChoice, EnginePlace, EngineSearch, Progress,
+    SandboxFacts,
 };
 use runbridge_sandbox::{Interpreter, OutputSink, SandboxError, SandboxLimits};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::api::SandboxKind;
 use crate::paths::{Environment, Os, Paths};
 use crate::settings::{Engine, Settings};
 
@@ -37,6 +39,22 @@ struct Shape {
     user: String,
     limits: SandboxLimits,
     spares: usize,
+}
+
+/// How far the sandbox is.
+#[derive(Clone, Debug)]
+pub enum Standing {
+    /// It is being opened, or nobody has needed it yet.
+    Opening,
+    /// Runs can start.
+    Open {
+        /// In which kind.
+        kind: SandboxKind,
+        /// Its user on this machine is not root.
+        rootless: bool,
+    },
+    /// Runs cannot start.
+    Failed(Arc<SandboxError>),
 }
 
 /// The one sandbox of this process, and how far it is.
@@ -100,6 +118,44 @@ impl Sandboxes {
             Ok(sandbox) => Some(sandbox.facts().clone()),
             Err(_) => None,
         }
+    }
+
+    /// How far it is, for a person who looks.
+    pub fn standing(&self) -> Standing {
+        let current = lock(&self.current);
+        let opened = current.as_ref().and_then(|current| current.opening.peek());
+        match opened {
+            None => Standing::Opening,
+            Some(Ok(sandbox)) => Standing::Open {
+                kind: SandboxKind::Container,
+                rootless: sandbox.facts().rootless,
+            },
+            Some(Err(error)) => Standing::Failed(Arc::clone(error)),
+        }
+    }
+
+    /// Begin to open it anew if it is not open, whatever happened a moment ago.
+    pub fn again(self: &Arc<Self>, settings: &Settings) {
+        {
+            let mut current = lock(&self.current);
+            let failed = current
+                .as_ref()
+                .is_some_and(|current| matches!(current.opening.peek(), Some(Err(_))));
+            if failed {
+                *current = None;
+            }
+        }
+        self.prepare(settings);
+    }
+
+    /// Every place where an engine may be, with what is there. Starts none.
+    pub async fn look_for_engines(&self) -> Vec<EnginePlace> {
+        container::look_for_engines(&self.search).await
+    }
+
+    /// The kind of the sandbox in use, if one is open.
+    pub fn kind(&self) -> Option<SandboxKind> {
+        self.facts().map(|_| SandboxKind::Container)
     }
 
     /// Start an interpreter whose output goes to `sink`.

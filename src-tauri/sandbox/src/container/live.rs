@@ -329,6 +329,7 @@ const OOM_MARK: &str = "oom_kill ";
 /// How it ended. SIGKILL has three senders: us, the kernel for want of memory, and the user's own
 /// code.
 fn exit(code: Option<i64>, ours: bool, memory_kills: bool, stderr: &str) -> GuestExit {
+    let stderr = without_words_of_podman(stderr);
     let (tail, kills) = match stderr.trim_end().rsplit_once(OOM_MARK) {
         Some((tail, count)) => (tail, count.parse::<u64>().ok()),
         None => (stderr, None),
@@ -345,6 +346,15 @@ fn exit(code: Option<i64>, ours: bool, memory_kills: bool, stderr: &str) -> Gues
     }
 }
 
+/// When Podman cannot pass on what we write, because the guest has just ended, it says so at the end
+/// of the guest's own stderr.
+fn without_words_of_podman(stderr: &str) -> &str {
+    match stderr.rsplit_once("Error: ") {
+        Some((own, words)) if words.contains(" unixpacket ") && words.lines().count() == 1 => own,
+        _ => stderr,
+    }
+}
+
 /// 128 + SIGKILL.
 const KILLED: i64 = 137;
 
@@ -352,12 +362,26 @@ const KILLED: i64 = 137;
 mod tests {
     use super::*;
 
+    /// As it came from Podman 4.3.1.
+    macro_rules! podmans_words {
+        () => {
+            "Error: write unixpacket @->/proc/self/fd/14/attach: write: broken pipe\n"
+        };
+    }
+
     #[test]
     fn a_kill_is_for_memory_only_when_neither_we_nor_the_code_did_it() {
         for (code, ours, memory_kills, stderr, out_of_memory) in [
             (Some(137), false, true, "", true),
             (Some(137), false, true, "oom_kill 2\n", true),
             (Some(137), false, true, "oom_kill 0\n", false),
+            (
+                Some(137),
+                false,
+                true,
+                concat!("oom_kill 0\n", podmans_words!()),
+                false,
+            ),
             (Some(137), true, true, "", false),
             (Some(137), false, false, "", false),
             (Some(139), false, true, "oom_kill 2\n", false),
@@ -374,6 +398,21 @@ mod tests {
             exit(Some(137), false, true, "words\noom_kill 1\n").stderr_tail,
             "words\n"
         );
+    }
+
+    #[test]
+    fn what_podman_says_is_not_taken_for_the_guests_words() {
+        for (stderr, own) in [
+            (podmans_words!(), ""),
+            (concat!("last words\n", podmans_words!()), "last words\n"),
+            ("Error: my own\n", "Error: my own\n"),
+            (
+                concat!(podmans_words!(), "more\n"),
+                concat!(podmans_words!(), "more\n"),
+            ),
+        ] {
+            assert_eq!(exit(Some(1), false, true, stderr).stderr_tail, own);
+        }
     }
 
     #[test]
