@@ -410,8 +410,8 @@ async fn what_is_no_server_says_what_it_is() {
         assert_eq!(peer.seen().len(), requests);
     }
     insta::assert_snapshot!(told.join("\n"), @r#"
-    401 application/json: "server_auth_required": server `fake` needs you to sign in: http://PEER/mcp answered 401 Unauthorized; put the token that it gives you into its `headers`, as `Authorization` (1 requests)
-    403 text/plain: "server_auth_required": server `fake` needs you to sign in: http://PEER/mcp answered 403 Forbidden; put the token that it gives you into its `headers`, as `Authorization` (1 requests)
+    401 application/json: "server_auth_required": server `fake` needs you to sign in: http://PEER/mcp answered 401 Unauthorized; sign in in Runbridge: choose Sign in beside the server in its window, or run `runbridge login fake`; if it gave you a token, put that into its `headers`, as `Authorization` (1 requests)
+    403 text/plain: "server_auth_required": server `fake` needs you to sign in: http://PEER/mcp answered 403 Forbidden; sign in in Runbridge: choose Sign in beside the server in its window, or run `runbridge login fake`; if it gave you a token, put that into its `headers`, as `Authorization` (1 requests)
     403 text/plain: "server_protocol": server `fake`: http://PEER/mcp answered 403 Forbidden: not from here (2 requests)
     200 text/html: "server_protocol": server `fake`: http://PEER/mcp answered with a web page (text/html) instead of MCP; check the address, and whether a sign-in page or a proxy stands before it (2 requests)
     404 text/html: "server_protocol": server `fake`: http://PEER/mcp answered 404 Not Found (3 requests)

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use runbridge_core::catalog::{CallResult, Catalog, CatalogConfig, CatalogEvent, ServerStatus};
 use runbridge_core::clients::entry::{Entry, EntryTransport};
 use runbridge_core::secrets::Secrets;
+use runbridge_core::sign_in::SignIns;
 use runbridge_core::upstream::{UpstreamError, UpstreamLimits, UpstreamState};
 use runbridge_testkit::{Side, WireCheck};
 use serde_json::{Map, Value, json};
@@ -89,8 +90,16 @@ impl Bench {
     }
 
     fn made(limits: UpstreamLimits, env: &[(&str, String)]) -> Self {
+        Self::with_sign_ins(limits, env, no_sign_ins())
+    }
+
+    pub(crate) fn with_sign_ins(
+        limits: UpstreamLimits,
+        env: &[(&str, String)],
+        sign_ins: Arc<SignIns>,
+    ) -> Self {
         let dir = Traces(tempfile::tempdir().unwrap());
-        let (catalog, events) = Self::catalog(&dir, limits, env);
+        let (catalog, events) = Self::catalog(&dir, limits, env, sign_ins);
         Self {
             dir,
             catalog,
@@ -112,6 +121,7 @@ impl Bench {
         dir: &Traces,
         limits: UpstreamLimits,
         env: &[(&str, String)],
+        sign_ins: Arc<SignIns>,
     ) -> (Arc<Catalog>, broadcast::Receiver<CatalogEvent>) {
         let (events, receiver) = broadcast::channel(256);
         let mut login_env = BTreeMap::from([
@@ -129,7 +139,7 @@ impl Bench {
                 limits,
                 cache_dir,
                 login_env: login_env.into(),
-                secrets: Secrets::in_memory(),
+                sign_ins,
                 events,
             }),
             receiver,
@@ -139,7 +149,8 @@ impl Bench {
     /// The same folder after a restart of the bridge.
     pub(crate) async fn again(self, entries: Vec<Entry>) -> Self {
         self.catalog.shut_down().await;
-        let (catalog, events) = Self::catalog(&self.dir, UpstreamLimits::default(), &[]);
+        let (catalog, events) =
+            Self::catalog(&self.dir, UpstreamLimits::default(), &[], no_sign_ins());
         catalog.set_entries(entries).await;
         Self {
             dir: self.dir,
@@ -221,6 +232,10 @@ impl Bench {
     pub(crate) fn status(&self) -> ServerStatus {
         self.catalog.servers().remove(0)
     }
+}
+
+fn no_sign_ins() -> Arc<SignIns> {
+    SignIns::new(Secrets::in_memory(), BTreeMap::new().into(), None)
 }
 
 pub(crate) fn text(result: &CallResult) -> String {

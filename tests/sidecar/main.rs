@@ -28,6 +28,7 @@ mod sandbox;
 #[cfg(target_os = "linux")]
 mod secrets;
 mod servers;
+mod sign_in;
 mod tokens;
 
 use runbridge_testkit::{Bridge, BridgeOptions, Engine, TempHome};

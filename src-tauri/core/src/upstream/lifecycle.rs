@@ -94,6 +94,21 @@ pub(crate) fn answer(method: &str) -> Result<Value, ErrorData> {
     }
 }
 
+/// A greeting that is only to show how the server answers.
+pub(crate) fn question() -> bytes::Bytes {
+    let text = json!({
+        "jsonrpc": "2.0",
+        "id": ID_BASE,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": our_version(Era::Initialize).as_str(),
+            "capabilities": {},
+            "clientInfo": client_info(),
+        },
+    });
+    text.to_string().into()
+}
+
 /// Greet the server at the other end. Dropping the future leaves the transport in an unknown state.
 pub(crate) async fn greet<T: Transport<RoleClient>>(
     transport: &mut T,
