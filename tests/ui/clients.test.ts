@@ -90,6 +90,13 @@ test('a file that cannot be read says where, and only a byte order mark can be t
   await page.getByRole('dialog', { name: 'Connect Gemini CLI' }).waitFor();
 });
 
+test('a client may be preferred where names meet', async () => {
+  const page = await open({ view: 'clients', open: 'cursor' });
+  const prefer = page.getByRole('switch', { name: 'Prefer its servers' });
+  await prefer.press('Space');
+  await expect.poll(() => prefer.isChecked()).toBe(true);
+});
+
 test('a refused command is said where it was pressed', async () => {
   const page = await open({ view: 'clients', fail: ['plan_client'] });
   await button(page, 'Connect Codex').click();

@@ -349,6 +349,9 @@ export const words = {
       tokens === '0'
         ? `${name} reaches these through run_python.`
         : `${name} reaches these through run_python, which keeps about ${tokens} tokens out of every conversation.`,
+    names: 'Names that meet',
+    prefer: 'Prefer its servers',
+    preferText: (name: string): string => `Where another client has a server of the same name, the one of ${name} keeps the name.`,
     since: (version: string | null, moment: string): string => (version ? `version ${version}, since ${moment}` : `since ${moment}`),
     facts: {
       file: 'File',

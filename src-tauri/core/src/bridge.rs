@@ -1,6 +1,7 @@
 //! `Bridge`: the owner of everything that lives. It is opened and shut down here and gives access
 //! to its parts; what a run does is in `run.rs`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -27,7 +28,7 @@ use crate::output::{ConnectionOutputs, OutputLimits, Outputs, run_name};
 use crate::paths::{Environment, NESTED, Paths, PathsError};
 use crate::patience::Patience;
 use crate::redact::{Redactor, entry_secrets};
-use crate::sandboxes::Sandboxes;
+use crate::sandboxes::{Guests, Sandboxes};
 use crate::saved_tools::{SavedTools, SavedToolsError};
 use crate::secrets::{Secret, Secrets};
 use crate::settings::{Settings, SettingsProblem};
@@ -182,6 +183,15 @@ impl Bridge {
     /// Open the bridge of the user whom `environment` describes. Returns at once: what takes time
     /// goes on in the background. Needs a tokio runtime.
     pub fn open(environment: Environment, role: Role) -> Result<Arc<Self>, OpenError> {
+        Self::open_with(environment, role, None)
+    }
+
+    /// The same with guests that come from elsewhere than an engine.
+    pub fn open_with(
+        environment: Environment,
+        role: Role,
+        guests: Option<Arc<dyn Guests>>,
+    ) -> Result<Arc<Self>, OpenError> {
         let paths = Paths::for_user(&environment)?;
         let (settings, settings_problems) = Settings::load(&paths, &environment);
         let limits = &settings.limits;
@@ -205,7 +215,7 @@ impl Bridge {
         let live_runs = LiveRuns::new(Arc::clone(&shared_events));
         let hearing = Arc::clone(&live_runs);
         let bridge = Arc::new(Self {
-            sandboxes: Arc::new(Sandboxes::new(&paths, &environment, owner.clone())),
+            sandboxes: Arc::new(Sandboxes::new(&paths, &environment, owner.clone(), guests)),
             outputs: Outputs::telling(
                 &paths.output_spool(),
                 OutputLimits {
@@ -291,10 +301,16 @@ impl Bridge {
         let _one_at_a_time = self.discovering.lock().await;
         let environment = self.environment();
         let paths = self.paths.clone();
+        let secrets = Arc::clone(&self.secrets);
+        let runtime = tokio::runtime::Handle::current();
         let look = move || {
             let (settings, problems) = Settings::load(&paths, &environment);
+            let answers = runtime.block_on(answers(&settings, &secrets));
             let began = std::time::Instant::now();
-            let discovery = clients::discover(&Search::new(&paths, &environment, &settings));
+            let mut search = Search::new(&paths, &environment, &settings);
+            search.answers = answers;
+            let discovery = clients::discover(&search);
+            drop(search);
             (settings, problems, discovery, began.elapsed())
         };
         let (settings, problems, mut discovery, took) =
@@ -650,6 +666,26 @@ impl Bridge {
             keys_max: limits.memory_keys_max as usize,
         })
     }
+}
+
+/// What the user told us, with the secrets among it looked up. One that cannot be had is missing, and
+/// what needs it says so.
+async fn answers(settings: &Settings, secrets: &Secrets) -> BTreeMap<String, String> {
+    let mut answers = BTreeMap::new();
+    for (name, answer) in &settings.answers {
+        let Some(secret) = Secrets::reference(answer) else {
+            answers.insert(name.clone(), answer.clone());
+            continue;
+        };
+        match secrets.get(secret).await {
+            Ok(Some(secret)) => {
+                answers.insert(name.clone(), secret.expose().to_owned());
+            }
+            Ok(None) => tracing::warn!("there is no secret `{secret}`"),
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+    answers
 }
 
 /// The login environment, asked for once and in the background.

@@ -4,7 +4,6 @@
 //! holds the sidecar of each platform that was given; what is in it is the sidecar and nothing else, since
 //! everything but the protocol belongs to the app.
 
-use std::fs::File;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 

@@ -15,6 +15,8 @@ use crate::paths::{Environment, Os};
 /// Whose placeholders are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Syntax {
+    /// None, and what looks like one stays: a piece that was pasted and is to be kept.
+    AsWritten,
     /// None: Claude Desktop, LM Studio, Zed, Jan, Junie, Warp, Codex.
     None,
     /// Our own folders and settings, where people paste what was written for any client:
@@ -66,6 +68,8 @@ pub(super) struct Scope<'a> {
     pub(super) environment: &'a Environment,
     /// Values that go before those of the environment.
     pub(super) given: &'a [(String, String)],
+    /// What the user told us for names that have no value elsewhere.
+    pub(super) answers: &'a BTreeMap<String, String>,
     pub(super) home: &'a Path,
     /// The project that the file belongs to.
     pub(super) project: Option<&'a Path>,
@@ -105,6 +109,9 @@ impl Scope<'_> {
         needs: &mut Vec<String>,
         nesting_left: usize,
     ) -> String {
+        if self.syntax == Syntax::AsWritten {
+            return text.to_owned();
+        }
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(at) = rest.find(['$', '{', '%']) {
@@ -114,11 +121,11 @@ impl Scope<'_> {
             let (placeholder, after) = rest.split_at(length);
             match outcome {
                 Outcome::Value(value) => out.push_str(&value),
-                Outcome::Missing(name) => {
-                    if !needs.contains(&name) {
-                        needs.push(name);
-                    }
-                }
+                Outcome::Missing(name) => match self.answers.get(&name) {
+                    Some(answer) => out.push_str(answer),
+                    None if needs.contains(&name) => {}
+                    None => needs.push(name),
+                },
                 Outcome::Literal => out.push_str(placeholder),
             }
             rest = after;
@@ -278,7 +285,12 @@ impl Scope<'_> {
                 || Outcome::Missing(inner.to_owned()),
                 |name| Outcome::Value(name.to_string_lossy().into_owned().into()),
             ),
-            "input" | "config" | "command" | "execPath" | "lineNumber" | "selectedText"
+            // What the user told one project's file is not for another's.
+            "input" => Outcome::Missing(match self.project {
+                Some(project) => format!("{inner} in {}", project.display()),
+                None => inner.to_owned(),
+            }),
+            "config" | "command" | "execPath" | "lineNumber" | "selectedText"
             | "defaultBuildTask" => Outcome::Missing(inner.to_owned()),
             _ if name.starts_with("file") || name.starts_with("relativeFile") => {
                 Outcome::Missing(inner.to_owned())
@@ -461,6 +473,7 @@ mod tests {
             syntax,
             environment: &environment,
             given: &[],
+            answers: &BTreeMap::new(),
             home: Path::new("/home/u"),
             project: Some(Path::new("/code/app")),
             file: Path::new("/home/u/f.json"),
@@ -501,7 +514,13 @@ mod tests {
                 "/code/app/y",
                 "",
             ),
-            (Syntax::VsCode, Argument, "${input:key}", "", "input:key"),
+            (
+                Syntax::VsCode,
+                Argument,
+                "${input:key}",
+                "",
+                "input:key in /code/app",
+            ),
             (Syntax::VsCode, Argument, "echo ${HOME}", "echo ${HOME}", ""),
             (Syntax::VsCode, Argument, "${config:a.b}", "", "config:a.b"),
             (

@@ -8,7 +8,8 @@ use bollard::container::{AttachContainerResults, LogOutput};
 use bollard::errors::Error;
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::{
-    AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, WaitContainerOptionsBuilder,
+    AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, StatsOptionsBuilder,
+    WaitContainerOptionsBuilder,
 };
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
@@ -22,11 +23,12 @@ use tokio_util::task::TaskTracker;
 use super::engine::Engine;
 use super::owner::OwnerLock;
 use super::reap;
-use crate::{Guest, GuestExit, SandboxError};
+use crate::{Guest, GuestExit, SandboxError, Usage};
 
 const CREATE_WITHIN: Duration = Duration::from_secs(10);
 const ATTACH_WITHIN: Duration = Duration::from_secs(10);
 const START_WITHIN: Duration = Duration::from_secs(10);
+const MEASURE_WITHIN: Duration = Duration::from_secs(2);
 const BOOT_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long a guest whose output has ended may take until the engine reports its exit.
@@ -178,10 +180,40 @@ pub(crate) async fn boot(shared: Arc<Shared>, id: String) -> Result<Guest, Sandb
         };
         return Err(SandboxError::GuestStart { reason });
     }
+    let measured = (shared.clone(), id);
     Ok(Guest {
         input: Box::new(input),
         output: receiver,
         end: Box::new(move |kill| ending.end(kill).boxed()),
+        gauge: Some(Arc::new(move || {
+            let (shared, id) = measured.clone();
+            measure(shared, id).boxed()
+        })),
+    })
+}
+
+/// What a container uses, as its engine counts it.
+async fn measure(shared: Arc<Shared>, id: String) -> Option<Usage> {
+    // Without waiting for a second sample, from which engines compute a share of time.
+    let options = StatsOptionsBuilder::new()
+        .stream(false)
+        .one_shot(true)
+        .build();
+    let mut samples = std::pin::pin!(shared.engine.docker.stats(&id, Some(options)));
+    let sample = tokio::time::timeout(MEASURE_WITHIN, samples.next()).await;
+    let sample = sample.ok()??.ok()?;
+    let memory = sample.memory_stats?;
+    // What files were read is given back when memory is short; the name is that of cgroup v2 or v1.
+    let files = memory.stats.as_ref().and_then(|stats| {
+        let named = |name: &str| stats.get(name).copied();
+        named("inactive_file").or_else(|| named("total_inactive_file"))
+    });
+    Some(Usage {
+        memory_bytes: memory.usage?.saturating_sub(files.unwrap_or_default()),
+        cpu_ns: sample
+            .cpu_stats
+            .and_then(|cpu| cpu.cpu_usage)
+            .and_then(|used| used.total_usage),
     })
 }
 

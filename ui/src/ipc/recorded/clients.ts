@@ -18,6 +18,7 @@ function client(id: string, name: string, file: string | null, rest: Partial<Cli
     running: null,
     restart: null,
     keep: false,
+    preferred: false,
     servers: [],
     ...rest,
   };
