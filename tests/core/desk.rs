@@ -8,6 +8,9 @@
 
 #[path = "desk/bench.rs"]
 mod bench;
+#[cfg(unix)]
+#[path = "desk/connections.rs"]
+mod connections;
 #[path = "desk/limits.rs"]
 mod limits;
 #[path = "desk/memory.rs"]

@@ -31,7 +31,7 @@ use crate::redact::{Redactor, entry_secrets};
 use crate::sandboxes::{Guests, Sandboxes};
 use crate::saved_tools::{SavedTools, SavedToolsError};
 use crate::secrets::{Secret, Secrets};
-use crate::settings::{Settings, SettingsProblem};
+use crate::settings::{Limits, Settings, SettingsProblem};
 use crate::upstream::{LoginEnv, UpstreamLimits};
 use crate::watch::Watcher;
 
@@ -74,7 +74,7 @@ pub struct Bridge {
     interpreters: Arc<Interpreters>,
     outputs: Outputs,
     activity: Activity,
-    memory: OnceLock<Arc<Memory>>,
+    memory: Mutex<Option<Arc<Memory>>>,
     saved_tools: OnceLock<Arc<SavedTools>>,
     guardian: Arc<Mutex<Guardian>>,
     patience: Arc<Patience>,
@@ -199,12 +199,7 @@ impl Bridge {
         let secrets = Secrets::open(&paths, &environment);
         let (events, _) = broadcast::channel::<CatalogEvent>(EVENTS_KEPT);
         let catalog = Catalog::new(CatalogConfig {
-            limits: UpstreamLimits {
-                start_ms_max: limits.server_start_ms_max,
-                start_download_ms_max: limits.server_start_ms_max.saturating_mul(2),
-                call_ms_max: limits.call_ms_max,
-                idle_ms_max: limits.server_idle_ms_max,
-            },
+            limits: upstream_limits(limits),
             cache_dir: Some(paths.catalog_cache()),
             login_env: login_env.clone(),
             secrets: Arc::clone(&secrets),
@@ -238,7 +233,7 @@ impl Bridge {
             redactor: RwLock::default(),
             catalog,
             interpreters: Arc::new(Interpreters::new(Arc::clone(&shared_events))),
-            memory: OnceLock::new(),
+            memory: Mutex::default(),
             saved_tools: OnceLock::new(),
             guardian: Arc::default(),
             patience: Arc::new(Patience::new(paths.patience())),
@@ -323,6 +318,9 @@ impl Bridge {
             };
         self.activity.set_retention(settings.retention());
         *lock(&self.discovery_took) = Some(took);
+        self.catalog.set_limits(upstream_limits(&settings.limits));
+        self.outputs
+            .keep_edges(settings.limits.reply_chars_max as usize);
         *self
             .settings
             .write()
@@ -535,6 +533,20 @@ impl Bridge {
         self.clients.subscribe()
     }
 
+    /// What a client calls itself, from whoever did not greet us with it.
+    pub(crate) fn name_client(&self, connection: ConnectionId, name: &str) {
+        self.clients.send_if_modified(|clients| {
+            let mut unnamed = clients
+                .iter_mut()
+                .filter(|client| client.connection == connection && client.name.is_none());
+            let Some(client) = unnamed.next() else {
+                return false;
+            };
+            client.name = Some(name.to_owned());
+            true
+        });
+    }
+
     /// Change who is attached.
     pub(crate) fn change_clients(&self, change: impl FnOnce(&mut Vec<ConnectedClient>)) {
         self.clients.send_modify(change);
@@ -605,19 +617,21 @@ impl Bridge {
         &self.runs
     }
 
-    /// What the model remembers. Opened when first needed; a failure is tried again.
+    /// What the model remembers. Opened when first needed, anew when its limits differ; a failure is
+    /// tried again. Blocks.
     pub fn memory(&self) -> Result<Arc<Memory>, MemoryError> {
-        if let Some(memory) = self.memory.get() {
-            return Ok(Arc::clone(memory));
-        }
         let settings = self.settings();
         let limits = MemoryLimits {
             value_bytes_max: settings.limits.memory_value_bytes_max as usize,
             keys_max: settings.limits.memory_keys_max as usize,
         };
+        let mut open = lock(&self.memory);
+        if let Some(memory) = open.as_ref().filter(|memory| memory.limits() == limits) {
+            return Ok(Arc::clone(memory));
+        }
         let legacy = self.paths.legacy_memory();
         let memory = Memory::open(&self.paths.memory(), Some(&legacy), limits)?;
-        Ok(Arc::clone(self.memory.get_or_init(|| Arc::new(memory))))
+        Ok(Arc::clone(open.insert(Arc::new(memory))))
     }
 
     /// The functions that the model kept; as [`Bridge::memory`].
@@ -686,6 +700,16 @@ async fn answers(settings: &Settings, secrets: &Secrets) -> BTreeMap<String, Str
         }
     }
     answers
+}
+
+/// What of the limits concerns servers.
+fn upstream_limits(limits: &Limits) -> UpstreamLimits {
+    UpstreamLimits {
+        start_ms_max: limits.server_start_ms_max,
+        start_download_ms_max: limits.server_start_ms_max.saturating_mul(2),
+        call_ms_max: limits.call_ms_max,
+        idle_ms_max: limits.server_idle_ms_max,
+    }
 }
 
 /// The login environment, asked for once and in the background.

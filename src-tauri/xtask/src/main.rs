@@ -15,6 +15,7 @@ mod engines;
 mod guest;
 mod http;
 mod image;
+mod licences;
 mod mcpb;
 mod servers;
 mod setup;
@@ -56,6 +57,8 @@ enum Command {
     Mcpb(mcpb::Arguments),
     /// Write the window's types from the core's.
     Bindings(bindings::Arguments),
+    /// Write the list of licences that the window shows.
+    Licences(licences::Arguments),
     /// Check and test the window.
     Ui,
     /// Formatting, clippy and tidy.
@@ -75,6 +78,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Mcpb(arguments) => mcpb::run(&arguments),
         Command::Bindings(arguments) => bindings::run(&arguments),
+        Command::Licences(arguments) => licences::run(&arguments),
         Command::Ui => ui::run_all(),
         Command::Check => check::run_all(),
         Command::Tidy => tidy::run_all(),

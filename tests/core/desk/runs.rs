@@ -389,3 +389,67 @@ async fn a_window_that_missed_changes_sees_it_by_their_numbers() {
     assert!(bench.state().await.seq >= two);
     bench.close().await;
 }
+
+/// A long record is paged in the time of a blink, whatever page and filter.
+#[tokio::test]
+async fn ten_thousand_runs_are_paged() {
+    use runbridge_core::activity::{RunEnded, RunStarted};
+    let bench = Bench::open().await;
+    let activity = bench.bridge.activity();
+    for batch in 0..100 {
+        for number in 0..100 {
+            let run_id = format!("{:016x}", batch * 100 + number);
+            activity.run_started(RunStarted {
+                run_id: run_id.clone(),
+                client: format!("client-{}", number % 7),
+                title: format!("run {number}"),
+                code: format!("print({number})\n").repeat(20),
+                started_at: 1_900_000_000_000 + batch * 100 + number,
+                ..RunStarted::default()
+            });
+            let end = RunEnded {
+                status: "success".to_owned(),
+                servers: vec!["fake".to_owned()],
+                ended_at: 1_900_000_000_000 + batch * 100 + number + 5,
+                ..RunEnded::default()
+            };
+            activity.run_ended(&run_id, end);
+        }
+        // No more may wait than are kept while the file cannot be written.
+        assert!(activity.flush(Duration::from_secs(30)));
+    }
+    let filter = RunFilter {
+        client: Some("client-3".to_owned()),
+        text: "print(3".to_owned(),
+        ..RunFilter::default()
+    };
+    let began = std::time::Instant::now();
+    let page = bench.desk.read_runs(filter, None, 100).await.unwrap();
+    let filtered = began.elapsed();
+    assert_eq!((page.total, page.runs.len()), (300, 100));
+    let mut after = None;
+    let mut seen = 0;
+    let mut slowest = Duration::ZERO;
+    loop {
+        let began = std::time::Instant::now();
+        let page = bench
+            .desk
+            .read_runs(RunFilter::default(), after, 200)
+            .await
+            .unwrap();
+        slowest = slowest.max(began.elapsed());
+        assert_eq!(page.total, 10_000);
+        seen += page.runs.len();
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert_eq!(seen, 10_000);
+    // Tens of milliseconds are usual; a machine with other work to do may take its time.
+    assert!(
+        filtered < Duration::from_secs(5) && slowest < Duration::from_secs(5),
+        "{filtered:?} {slowest:?}"
+    );
+    bench.close().await;
+}

@@ -149,7 +149,11 @@ async fn what_is_wrong_with_files_needs_the_user() {
     let entry =
         about(|it| matches!(it, Subject::Entry { path } if path.ends_with("mcp.json"))).unwrap();
     assert_eq!(entry.error.code, ErrorCode::EntryUnreadable);
-    let status = bench.desk.status().borrow().icon();
-    assert_eq!(status, TrayIcon::Attention);
+    let mut status = bench.desk.status();
+    let alarmed = timeout(
+        PATIENCE,
+        status.wait_for(|it| it.icon() == TrayIcon::Attention),
+    );
+    alarmed.await.unwrap().unwrap();
     bench.close().await;
 }

@@ -137,19 +137,7 @@ pub(crate) async fn boot(shared: Arc<Shared>, id: String) -> Result<Guest, Sandb
         shared: Some(shared.clone()),
     };
 
-    // Before the start, or what the guest writes first is lost.
-    let options = AttachContainerOptionsBuilder::new()
-        .stdin(true)
-        .stdout(true)
-        .stderr(true)
-        .stream(true)
-        .build();
-    let attached = engine.docker.attach_container(&id, Some(options));
-    let AttachContainerResults { output, mut input } = engine
-        .ask("attach to a container", ATTACH_WITHIN, attached)
-        .await?;
-
-    // Also before: the engine removes the container when it ends, and its exit status with it.
+    // Before the start: the engine removes the container when it ends, and its exit status with it.
     shared
         .tasks
         .spawn(report_exit(shared.clone(), id.clone(), exit_sender));
@@ -160,6 +148,28 @@ pub(crate) async fn boot(shared: Arc<Shared>, id: String) -> Result<Guest, Sandb
             engine.docker.start_container(&id, None),
         )
         .await?;
+
+    // After the start: the guest says nothing before it was told its program, and gives up if that
+    // does not come. The other way round Podman makes processes that wait for the start, and would
+    // wait for ever if we were killed in between.
+    let options = AttachContainerOptionsBuilder::new()
+        .stdin(true)
+        .stdout(true)
+        .stderr(true)
+        .stream(true)
+        .build();
+    let attached = engine.docker.attach_container(&id, Some(options));
+    let attached = engine
+        .ask("attach to a container", ATTACH_WITHIN, attached)
+        .await;
+    let AttachContainerResults { output, mut input } = match attached {
+        Ok(attached) => attached,
+        // It may have ended meanwhile, which says more.
+        Err(error) => {
+            let code = ending.exit_within(EXIT_WITHIN).await;
+            return Err(code.map_or(error, ended_early));
+        }
+    };
 
     let (pieces, receiver) = mpsc::channel(OUTPUT_PIECES_MAX);
     let closing = shared.closing.clone();
@@ -172,9 +182,7 @@ pub(crate) async fn boot(shared: Arc<Shared>, id: String) -> Result<Guest, Sandb
     if let Ok(Err(_)) | Err(_) = tokio::time::timeout(BOOT_WITHIN, send).await {
         let exit = ending.end(false).await;
         let reason = match (exit.stderr_tail.trim(), exit.code) {
-            ("", Some(code)) => {
-                format!("it ended with exit status {code} before it took its program")
-            }
+            ("", Some(code)) => return Err(ended_early(code)),
             ("", None) => "it did not take its program".to_owned(),
             (tail, _) => super::engine::shorten(tail),
         };
@@ -215,6 +223,12 @@ async fn measure(shared: Arc<Shared>, id: String) -> Option<Usage> {
             .and_then(|cpu| cpu.cpu_usage)
             .and_then(|used| used.total_usage),
     })
+}
+
+fn ended_early(code: i64) -> SandboxError {
+    SandboxError::GuestStart {
+        reason: format!("it ended with exit status {code} before it took its program"),
+    }
 }
 
 /// Take what the container writes until it ends or nobody reads. Returns the end of its raw stderr.
