@@ -343,6 +343,7 @@ export const words = {
     keepText: 'Some clients rewrite their file and drop what they did not write. Otherwise you are told and asked.',
     own: 'Its own servers',
     ownText: (name: string, tokens: string): string => `Every conversation in ${name} starts with about ${tokens} tokens of their tools.`,
+    ownOff: (name: string): string => `${name} does not start these.`,
     ownUnknown: (name: string): string => `${name} starts these by itself and reads all their tools.`,
     moved: 'Behind the bridge',
     movedText: (name: string, tokens: string): string =>

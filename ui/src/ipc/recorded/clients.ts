@@ -38,7 +38,8 @@ export function recordedClients(): Map<string, Client> {
       ],
     }),
     client('claude-code', 'Claude Code', '.claude.json', {
-      running: false,
+      state: { type: 'connected', name: 'runbridge' },
+      running: true,
       restart: 'start a new session',
       servers: [
         server('playwright', 32, 6_940),
