@@ -9,6 +9,7 @@
 mod bench;
 mod bindings;
 mod check;
+mod conformance;
 mod demo;
 mod engine;
 mod engines;
@@ -51,6 +52,8 @@ enum Command {
     Guest(guest::Arguments),
     /// Measure the built product against its figures.
     Bench(bench::Arguments),
+    /// Run the protocol's conformance suite against both of our sides.
+    Conformance,
     /// Write the window's types from the core's.
     Bindings(bindings::Arguments),
     /// Check and test the window.
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Engines => test::keep_ready(),
         Command::Guest(arguments) => guest::run(&arguments).map(|_| ()),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Conformance => conformance::run_command(),
         Command::Bindings(arguments) => bindings::run(&arguments),
         Command::Ui => ui::run_all(),
         Command::Check => check::run_all(),
