@@ -11,6 +11,8 @@ mod guardian;
 mod home;
 #[path = "clients/moving.rs"]
 mod moving;
+#[path = "clients/own_command.rs"]
+mod own_command;
 #[path = "clients/places.rs"]
 mod places;
 #[path = "clients/races.rs"]
@@ -19,5 +21,9 @@ mod races;
 mod refusals;
 #[path = "clients/round_trip.rs"]
 mod round_trip;
+#[path = "clients/slow.rs"]
+mod slow;
 #[path = "clients/texts.rs"]
 mod texts;
+#[path = "clients/window.rs"]
+mod window;

@@ -207,7 +207,7 @@ async fn a_client_is_served_and_known_until_it_leaves() {
     client.works().await;
     let named = |clients: &Vec<_>| {
         let [
-            runbridge_core::listener::ConnectedClient {
+            runbridge_core::bridge::ConnectedClient {
                 name: Some(name),
                 pid: 4711,
                 ..

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use runbridge_core::catalog::{CallResult, Catalog, CatalogConfig, CatalogEvent, ServerStatus};
 use runbridge_core::clients::entry::{Entry, EntryTransport};
+use runbridge_core::secrets::Secrets;
 use runbridge_core::upstream::{UpstreamError, UpstreamLimits, UpstreamState};
 use runbridge_testkit::{Side, WireCheck};
 use serde_json::{Map, Value, json};
@@ -128,6 +129,7 @@ impl Bench {
                 limits,
                 cache_dir,
                 login_env: login_env.into(),
+                secrets: Secrets::in_memory(),
                 events,
             }),
             receiver,

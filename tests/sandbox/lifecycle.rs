@@ -25,7 +25,8 @@ while True:
     for pair in ((near, far), (far, near)): threading.Thread(target=copy, args=pair, daemon=True).start()
 "#;
 
-const GONE_WITHIN: Duration = Duration::from_secs(15);
+/// A guest that lost its host before it was connected to it takes ten seconds to notice.
+const GONE_WITHIN: Duration = Duration::from_secs(30);
 
 #[tokio::test]
 async fn a_guest_tells_how_it_ended_and_leaves_nothing() {
@@ -258,7 +259,7 @@ async fn reaping_takes_the_dead_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_missing_image_is_named_with_what_to_do() {
+async fn a_missing_image_is_named_with_the_reason() {
     on_every_engine(async |engine| {
         // The second cannot be pulled: `.invalid` resolves nowhere.
         for (image, part) in [
@@ -279,10 +280,7 @@ async fn a_missing_image_is_named_with_what_to_do() {
                 panic!("{error}")
             };
             assert_eq!(named, image);
-            assert!(
-                reason.contains(part) && reason.contains("MCP_BRIDGE_IMAGE"),
-                "{reason}"
-            );
+            assert!(reason.contains(part), "{reason}");
         }
     })
     .await;

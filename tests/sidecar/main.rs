@@ -25,6 +25,8 @@ mod relay;
 mod reply;
 mod revisions;
 mod sandbox;
+#[cfg(target_os = "linux")]
+mod secrets;
 mod servers;
 mod tokens;
 

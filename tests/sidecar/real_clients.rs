@@ -70,6 +70,30 @@ fn claude_code_connects_to_us_and_we_read_what_it_writes() {
 }
 
 #[test]
+fn claude_codes_own_command_connects_us() {
+    let (home, claude) = (TempHome::new(), components().client("claude"));
+    std::fs::create_dir_all(home.join(".claude")).unwrap();
+    home.write(".local/bin/claude", "");
+    std::fs::remove_file(home.join(".local/bin/claude")).unwrap();
+    std::os::unix::fs::symlink(&claude, home.join(".local/bin/claude")).unwrap();
+    let connected = runbridge(&home, &["connect", "claude-code"]);
+    assert!(connected.contains("`claude mcp add-json`"), "{connected}");
+    let read = || std::fs::read_to_string(home.join(".claude.json")).unwrap();
+    let written: Value = serde_json::from_str(&read()).unwrap();
+    assert_eq!(written["mcpServers"]["runbridge"]["command"], SIDECAR);
+    // It notes more than our entry in there, which we did not plan.
+    assert!(written.as_object().unwrap().len() > 1, "{written}");
+    let listed = says(&home, &claude, &["mcp", "list"]);
+    assert!(listed.contains("runbridge:"), "{listed}");
+    let again = runbridge(&home, &["connect", "claude-code"]);
+    assert!(again.contains("connected already"), "{again}");
+    runbridge(&home, &["disconnect", "claude-code"]);
+    let left: Value = serde_json::from_str(&read()).unwrap();
+    assert!(left["mcpServers"].get("runbridge").is_none(), "{left}");
+    assert!(left.as_object().unwrap().len() > 1, "{left}");
+}
+
+#[test]
 fn codex_reads_our_entry() {
     let (home, codex) = (TempHome::new(), components().client("codex"));
     let before = "# mine\nmodel = \"o9\"   # trailing\n\n[mcp_servers.other]\ncommand = \"x\"\n";
@@ -110,4 +134,28 @@ fn gemini_connects_to_us() {
         ours.is_some_and(|line| line.contains("Connected")),
         "{listed}"
     );
+}
+
+#[test]
+fn opencode_connects_to_us() {
+    let (home, opencode) = (TempHome::new(), components().client("opencode"));
+    let before = "{\n  // mine\n  \"mcp\": {\"other\": {\"type\": \"local\", \"command\": [\"/bin/cat\"], \"enabled\": false}}\n}\n";
+    home.write(".config/opencode/opencode.jsonc", before);
+    runbridge(&home, &["connect", "opencode"]);
+    // It lists on stderr, and draws as it does so.
+    let (stdout, stderr) = heard(&home, &opencode, &["mcp", "list"]);
+    let listed = stdout + &stderr;
+    let ours = listed.lines().find(|line| line.contains("runbridge"));
+    assert!(
+        ours.is_some_and(|line| line.contains("connected")),
+        "{listed}"
+    );
+    let other = listed.lines().find(|line| line.contains("other"));
+    assert!(
+        other.is_some_and(|line| line.contains("disabled")),
+        "{listed}"
+    );
+    runbridge(&home, &["disconnect", "opencode"]);
+    let after = std::fs::read_to_string(home.join(".config/opencode/opencode.jsonc")).unwrap();
+    assert_eq!(after, before);
 }

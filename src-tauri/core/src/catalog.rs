@@ -15,7 +15,7 @@ mod search;
 mod signature;
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -33,9 +33,11 @@ use self::cache::{Cache, Fingerprint};
 pub use self::offers::Offer;
 use self::search::SearchIndex;
 use crate::clients::entry::{Entry, EntryTransport, Source};
+use crate::secrets::Secrets;
+use crate::tokens;
 use crate::upstream::{
-    Change, LoginEnv, Progress, Tool, ToolList, Upstream, UpstreamError, UpstreamLimits,
-    UpstreamState,
+    Change, LoginEnv, Progress, SharedLimits, Tool, ToolList, Upstream, UpstreamError,
+    UpstreamLimits, UpstreamState,
 };
 
 /// Servers that a search starts at the same time.
@@ -60,6 +62,8 @@ pub struct CatalogConfig {
     pub cache_dir: Option<PathBuf>,
     /// The environment that a terminal of the user would have.
     pub login_env: LoginEnv,
+    /// What `keyring:NAME` in an entry stands for.
+    pub secrets: Arc<Secrets>,
     /// Who hears of changes.
     pub events: broadcast::Sender<CatalogEvent>,
 }
@@ -138,6 +142,8 @@ pub struct ServerTools {
     index: SearchIndex,
     /// Compiled when first needed.
     checks: Vec<OnceLock<ArgumentCheck>>,
+    /// What each tool's definition costs a model; counted when first needed.
+    tokens: OnceLock<Vec<u64>>,
 }
 
 /// One tool of a [`ServerTools`].
@@ -185,6 +191,7 @@ pub struct CallResult {
 /// See the module.
 pub struct Catalog {
     config: CatalogConfig,
+    limits: SharedLimits,
     cache: Cache,
     servers: RwLock<Vec<Arc<Server>>>,
     /// One change of the entries at a time.
@@ -219,6 +226,7 @@ impl Catalog {
     pub fn new(config: CatalogConfig) -> Arc<Self> {
         Arc::new_cyclic(|catalog| Self {
             cache: Cache::new(config.cache_dir.clone()),
+            limits: SharedLimits::new(config.limits.clone()),
             config,
             servers: RwLock::default(),
             changing: tokio::sync::Mutex::new(()),
@@ -226,6 +234,11 @@ impl Catalog {
                 catalog,
             )))),
         })
+    }
+
+    /// Bounds of each server from now on; what waits already keeps its own.
+    pub fn set_limits(&self, limits: UpstreamLimits) {
+        self.limits.set(limits);
     }
 
     /// Hear of changes from now on.
@@ -441,6 +454,43 @@ impl Catalog {
         CallResult::read(result, unwrap, server.entry.name.clone(), name)
     }
 
+    /// What the definitions of all tools that runs may call would cost a model, as far as they are
+    /// known without starting anything.
+    pub fn definition_tokens(&self) -> u64 {
+        let on = self
+            .all()
+            .into_iter()
+            .filter(|server| server.entry.off.is_none() && server.entry.needs.is_empty());
+        on.filter_map(|server| Some(server.allowed(&server.live.known()?)))
+            .flatten()
+            .map(|tool| tool.tokens())
+            .sum()
+    }
+
+    /// The entry of a server, also of one that is off.
+    pub fn entry(&self, server: &str) -> Result<Entry, UpstreamError> {
+        Ok(self.server(server)?.entry.clone())
+    }
+
+    /// All tools of a server as far as they are known, those too that it is not allowed to call, with
+    /// whether it is. The server may be off.
+    pub fn all_tools(&self, server: &str) -> Result<Vec<(ToolRef, bool)>, UpstreamError> {
+        let server = self.server(server)?;
+        let known = server.live.known();
+        let tools = known.into_iter().flat_map(|tools| {
+            (0..tools.list.tools.len()).map(move |at| ToolRef {
+                tools: Arc::clone(&tools),
+                at,
+            })
+        });
+        Ok(tools
+            .map(|tool| {
+                let allowed = server.allows(&tool.tool().name);
+                (tool, allowed)
+            })
+            .collect())
+    }
+
     /// The end of what a server wrote to stderr, of its last process if it does not run.
     pub fn stderr(&self, server: &str) -> Result<String, UpstreamError> {
         Ok(self.server(server)?.live.upstream.stderr())
@@ -521,7 +571,8 @@ impl Catalog {
                 upstream: Upstream::new(
                     entry.clone(),
                     self.config.login_env.clone(),
-                    self.config.limits.clone(),
+                    Arc::clone(&self.config.secrets),
+                    self.limits.clone(),
                     era,
                     Arc::new(observer),
                 ),
@@ -548,6 +599,13 @@ impl Catalog {
             servers
                 .iter()
                 .find(|server| server.name.alias == name_or_alias)
+        });
+        // Another client may call the same server otherwise.
+        let found = found.or_else(|| {
+            servers.iter().find(|server| {
+                let mut sources = server.entry.sources.iter();
+                sources.any(|source| source.name == name_or_alias)
+            })
         });
         found.cloned().ok_or_else(|| UpstreamError::ServerNotFound {
             name: name_or_alias.to_owned(),
@@ -600,9 +658,7 @@ impl Server {
     }
 
     fn allows(&self, tool: &str) -> bool {
-        let listed = |names: &[String]| names.iter().any(|name| name == tool || name == "*");
-        self.entry.tools_allowed.as_deref().is_none_or(listed)
-            && !self.entry.tools_denied.iter().any(|name| name == tool)
+        allows(&self.entry, tool)
     }
 
     fn allowed(&self, tools: &Arc<ServerTools>) -> Vec<ToolRef> {
@@ -689,6 +745,7 @@ impl ServerTools {
             by_name,
             index: SearchIndex::new(server, &list.tools),
             checks: list.tools.iter().map(|_| OnceLock::new()).collect(),
+            tokens: OnceLock::new(),
             list,
         }
     }
@@ -721,6 +778,15 @@ impl ToolRef {
     /// Description, parameters and result in words.
     pub fn docs(&self) -> String {
         signature::docs(self.tool())
+    }
+
+    /// What its definition would cost a model that is given it.
+    pub fn tokens(&self) -> u64 {
+        let counted = self.tools.tokens.get_or_init(|| {
+            let tools = self.tools.list.tools.iter();
+            tools.map(definition_tokens).collect()
+        });
+        counted.get(self.at).copied().unwrap_or_default()
     }
 
     fn check(&self) -> &ArgumentCheck {
@@ -800,6 +866,33 @@ impl CallResult {
     }
 }
 
+/// How many tools a server has that may be called, and what their definitions cost a model; `None`: nobody
+/// has listed them yet. Nothing is started for it.
+pub(crate) fn known_cost(cache_dir: &Path, entry: &Entry) -> Option<(usize, u64)> {
+    let cache = Cache::new(Some(cache_dir.to_owned()));
+    let list = cache.load(&Fingerprint::of(entry))?.list;
+    let allowed = list.tools.iter().filter(|tool| allows(entry, &tool.name));
+    Some(allowed.fold((0, 0), |(tools, tokens), tool| {
+        (tools + 1, tokens + definition_tokens(tool))
+    }))
+}
+
+fn allows(entry: &Entry, tool: &str) -> bool {
+    let listed = |names: &[String]| names.iter().any(|name| name == tool || name == "*");
+    entry.tools_allowed.as_deref().is_none_or(listed)
+        && !entry.tools_denied.iter().any(|name| name == tool)
+}
+
+/// The tokens of a tool as clients hand it to a model.
+fn definition_tokens(tool: &Tool) -> u64 {
+    let definition = serde_json::json!({
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": tool.input_schema,
+    });
+    tokens::estimate(&definition.to_string())
+}
+
 /// Whether a running process of the one entry is what the other asks for.
 fn same_process(one: &Entry, other: &Entry) -> bool {
     one.transport == other.transport
@@ -829,6 +922,6 @@ async fn stop_idle_servers(catalog: Weak<Catalog>) {
             .clamp(IDLE_CHECK_MIN, IDLE_CHECK_MAX);
         // The first idle server may have been started a moment after this look.
         wait =
-            wait.min(Duration::from_millis(catalog.config.limits.idle_ms_max).max(IDLE_CHECK_MIN));
+            wait.min(Duration::from_millis(catalog.limits.get().idle_ms_max).max(IDLE_CHECK_MIN));
     }
 }

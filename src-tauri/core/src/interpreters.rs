@@ -9,8 +9,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use runbridge_sandbox::Interpreter;
+use runbridge_sandbox::{Gauge, Interpreter, Usage};
 use tokio::sync::{Notify, OwnedMutexGuard};
+
+use crate::api::SandboxKind;
+use crate::events::{Events, Hint};
+use crate::timestamp::now_ms;
 
 /// Runs that may wait for one session; more are refused as busy.
 const WAITING_RUNS_MAX: usize = 64;
@@ -48,13 +52,52 @@ pub struct Interpreters {
     sessions: Mutex<HashMap<Key, Arc<Session>>>,
     /// A run has ended: there may be a new earliest expiry.
     changed: Notify,
+    events: Arc<Events>,
+    /// What the last guest said of its Python.
+    python: Mutex<Option<String>>,
+}
+
+/// A live interpreter, as others see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveInterpreter {
+    /// Unique in this process.
+    pub id: u64,
+    /// Whose it is.
+    pub connection: ConnectionId,
+    /// The name of its session.
+    pub session: String,
+    /// What its client calls itself.
+    pub client: String,
+    /// Where it runs.
+    pub kind: SandboxKind,
+    /// Milliseconds since 1970.
+    pub started_at: i64,
+    /// Since when it does nothing; `None`: it runs something.
+    pub idle_since_at: Option<i64>,
+    /// Runs that it has begun.
+    pub runs: u32,
+    /// The memory limit that it was started with.
+    pub memory_bytes_max: u64,
 }
 
 struct Session {
     slot: Arc<tokio::sync::Mutex<Slot>>,
     waiting: AtomicUsize,
     used_at: Mutex<Instant>,
-    live: std::sync::atomic::AtomicBool,
+    /// The interpreter in `slot`, readable while a run has that; `None`: there is none.
+    live: Mutex<Option<LiveInterpreter>>,
+    gauge: Mutex<Option<Gauge>>,
+    /// Processor time when it was last measured.
+    measured: Mutex<Option<(u64, Instant)>>,
+}
+
+/// What one interpreter uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// Memory.
+    pub memory_bytes: u64,
+    /// Thousandths of one processor since the measure before.
+    pub cpu_thousandths: Option<u32>,
 }
 
 /// What a session holds between runs. A run owns it while it lasts.
@@ -93,6 +136,27 @@ impl std::ops::DerefMut for Lease {
     }
 }
 
+impl Lease {
+    /// Put in an interpreter that was started for the run.
+    pub(crate) fn began(&mut self, interpreter: Interpreter, live: LiveInterpreter) {
+        *lock(&self.session.gauge) = interpreter.gauge();
+        *lock(&self.session.measured) = None;
+        *lock(&self.owner.python) = Some(interpreter.hello().python.clone());
+        self.slot.interpreter = Some(interpreter);
+        *lock(&self.session.live) = Some(live);
+        self.owner.events.hint(Hint::Interpreters);
+    }
+
+    /// Its run begins.
+    pub(crate) fn busy(&self) {
+        if let Some(live) = lock(&self.session.live).as_mut() {
+            live.idle_since_at = None;
+            live.runs += 1;
+        }
+        self.owner.events.hint(Hint::Interpreters);
+    }
+}
+
 impl Drop for Lease {
     fn drop(&mut self) {
         if self
@@ -103,15 +167,82 @@ impl Drop for Lease {
         {
             self.slot.interpreter = None;
         }
-        self.session
-            .live
-            .store(self.slot.interpreter.is_some(), Ordering::Release);
+        let mut live = lock(&self.session.live);
+        if self.slot.interpreter.is_none() {
+            *live = None;
+        } else if let Some(live) = live.as_mut() {
+            live.idle_since_at = Some(now_ms());
+        }
+        drop(live);
         *lock(&self.session.used_at) = Instant::now();
         self.owner.changed.notify_one();
+        self.owner.events.hint(Hint::Interpreters);
     }
 }
 
 impl Interpreters {
+    /// None yet.
+    pub fn new(events: Arc<Events>) -> Self {
+        Self {
+            events,
+            ..Self::default()
+        }
+    }
+
+    /// Python's version inside, once a guest said so.
+    pub fn python(&self) -> Option<String> {
+        lock(&self.python).clone()
+    }
+
+    /// Those that live now, the oldest first.
+    pub fn list(&self) -> Vec<LiveInterpreter> {
+        let sessions = lock(&self.sessions);
+        let mut live: Vec<LiveInterpreter> = sessions
+            .values()
+            .filter_map(|session| lock(&session.live).clone())
+            .collect();
+        live.sort_by_key(|live| live.id);
+        live
+    }
+
+    /// What each of them uses, by its id. Takes as long as the slowest backend's answer.
+    pub async fn measure(&self) -> Vec<(u64, Measured)> {
+        let sessions: Vec<(u64, Arc<Session>, Gauge)> = lock(&self.sessions)
+            .values()
+            .filter_map(|session| {
+                let id = lock(&session.live).as_ref()?.id;
+                let gauge = lock(&session.gauge).clone()?;
+                Some((id, Arc::clone(session), gauge))
+            })
+            .collect();
+        let measures = sessions.into_iter().map(|(id, session, gauge)| async move {
+            let used = gauge().await?;
+            Some((id, session.measured(used)))
+        });
+        let measured = futures_util::future::join_all(measures).await;
+        measured.into_iter().flatten().collect()
+    }
+
+    /// End one, once a run that has it has ended; false: there is none.
+    pub async fn stop(&self, id: u64, why: &str) -> bool {
+        let session = {
+            let sessions = lock(&self.sessions);
+            let is_it = |session: &&Arc<Session>| {
+                lock(&session.live)
+                    .as_ref()
+                    .is_some_and(|live| live.id == id)
+            };
+            sessions.values().find(is_it).cloned()
+        };
+        let Some(session) = session else {
+            return false;
+        };
+        let slot = session.slot.clone().lock_owned().await;
+        let ended = session.end_in(slot, why).await;
+        self.events.hint(Hint::Interpreters);
+        ended
+    }
+
     /// Wait for the turn of a run in this session.
     pub async fn take(
         self: &Arc<Self>,
@@ -136,6 +267,11 @@ impl Interpreters {
         })
     }
 
+    /// The limit of idle time may differ: look again.
+    pub(crate) fn look_again(&self) {
+        self.changed.notify_one();
+    }
+
     fn session(&self, key: Key) -> Result<Arc<Session>, Busy> {
         let mut sessions = lock(&self.sessions);
         if let Some(session) = sessions.get(&key) {
@@ -153,7 +289,9 @@ impl Interpreters {
             slot: Arc::default(),
             waiting: AtomicUsize::new(0),
             used_at: Mutex::new(Instant::now()),
-            live: std::sync::atomic::AtomicBool::new(false),
+            live: Mutex::default(),
+            gauge: Mutex::default(),
+            measured: Mutex::default(),
         });
         sessions.insert(key, session.clone());
         Ok(session)
@@ -178,6 +316,7 @@ impl Interpreters {
                     .end("the session was the longest unused when another needed room")
                     .await
                 {
+                    self.events.hint(Hint::Interpreters);
                     ended = true;
                     break;
                 }
@@ -213,6 +352,7 @@ impl Interpreters {
             });
         }
         while ends.join_next().await.is_some() {}
+        self.events.hint(Hint::Interpreters);
     }
 
     /// End every interpreter.
@@ -226,12 +366,16 @@ impl Interpreters {
         }
     }
 
-    /// End interpreters that were not used for `idle`. Runs until it is dropped.
-    pub async fn expire(&self, idle: Duration) {
-        let why = format!("the session was not used for {} s", idle.as_secs());
+    /// End interpreters that were not used for what `idle` says at that time. Runs until it is
+    /// dropped.
+    pub async fn expire(&self, idle: impl Fn() -> Duration) {
         loop {
+            let idle = idle();
+            let why = format!("the session was not used for {} s", idle.as_secs());
             for session in self.idle_since(idle) {
-                session.end(&why).await;
+                if session.end(&why).await {
+                    self.events.hint(Hint::Interpreters);
+                }
             }
             let next = lock(&self.sessions)
                 .values()
@@ -266,20 +410,43 @@ impl Interpreters {
 }
 
 impl Session {
+    /// A measure, compared with the one before.
+    fn measured(&self, used: Usage) -> Measured {
+        let now = Instant::now();
+        let mut before = lock(&self.measured);
+        let share = used
+            .cpu_ns
+            .zip(*before)
+            .map(|(cpu_ns, (cpu_ns_before, at))| {
+                let passed_us = now.duration_since(at).as_micros().max(1) as u64;
+                let thousandths = cpu_ns.saturating_sub(cpu_ns_before) / passed_us;
+                u32::try_from(thousandths).unwrap_or(u32::MAX)
+            });
+        *before = used.cpu_ns.map(|cpu_ns| (cpu_ns, now));
+        Measured {
+            memory_bytes: used.memory_bytes,
+            cpu_thousandths: share,
+        }
+    }
+
     fn is_live(&self) -> bool {
-        self.live.load(Ordering::Acquire)
+        lock(&self.live).is_some()
     }
 
     /// End the interpreter, unless a run has the session.
     async fn end(&self, why: &str) -> bool {
-        let Ok(mut slot) = self.slot.clone().try_lock_owned() else {
+        let Ok(slot) = self.slot.clone().try_lock_owned() else {
             return false;
         };
+        self.end_in(slot, why).await
+    }
+
+    async fn end_in(&self, mut slot: OwnedMutexGuard<Slot>, why: &str) -> bool {
         let Some(interpreter) = slot.interpreter.take() else {
             return false;
         };
         slot.lost = Some(why.to_owned());
-        self.live.store(false, Ordering::Release);
+        *lock(&self.live) = None;
         interpreter.end().await;
         true
     }

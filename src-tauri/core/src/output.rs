@@ -15,10 +15,11 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use runbridge_sandbox::{OutputSink, Stream};
+use serde::Serialize;
 
 use crate::redact::{RedactStream, Redactor};
 use segment::{Decoder, Segment};
@@ -61,7 +62,7 @@ impl Default for OutputLimits {
 
 /// The beginning and the end of a text. `omitted` characters are between them; if there are none,
 /// `head` is the whole text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Captured {
     /// The beginning.
     pub head: String,
@@ -132,14 +133,19 @@ pub enum OutputError {
     Io(#[from] io::Error),
 }
 
+/// Hears what runs print while they run: the run, the stream, the redacted text. Must not block.
+pub type Heard = Arc<dyn Fn(u64, Stream, &str) + Send + Sync>;
+
 /// The output of all runs of all connections. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Outputs(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     folder: PathBuf,
     limits: OutputLimits,
+    /// In place of `limits.edge_chars_max`, which can change.
+    edge_chars_max: AtomicUsize,
+    heard: Option<Heard>,
     next_connection: AtomicU64,
     kept: Mutex<Kept>,
 }
@@ -164,12 +170,28 @@ struct KeptRun {
 impl Outputs {
     /// Keep output in files under `folder`, which is created when the first file is.
     pub fn new(folder: &Path, limits: OutputLimits) -> Self {
+        Self::told(folder, limits, None)
+    }
+
+    /// The same; `heard` is told everything as it comes.
+    pub fn telling(folder: &Path, limits: OutputLimits, heard: Heard) -> Self {
+        Self::told(folder, limits, Some(heard))
+    }
+
+    fn told(folder: &Path, limits: OutputLimits, heard: Option<Heard>) -> Self {
         Self(Arc::new(Inner {
             folder: folder.to_owned(),
             limits,
+            edge_chars_max: AtomicUsize::new(limits.edge_chars_max),
+            heard,
             next_connection: AtomicU64::new(0),
             kept: Mutex::default(),
         }))
+    }
+
+    /// Keep ends of this length of what is printed from now on.
+    pub fn keep_edges(&self, chars: usize) {
+        self.0.edge_chars_max.store(chars, Ordering::Relaxed);
     }
 
     /// The place for one connection's output; it cannot read another's.
@@ -211,7 +233,7 @@ impl ConnectionOutputs {
             run,
             spooled: Arc::default(),
             ended: false,
-            output: Arc::new(Mutex::new(RunOutput::new(redactor))),
+            output: Arc::new(Mutex::new(RunOutput::new(run, self.inner.edge(), redactor))),
         });
     }
 
@@ -229,15 +251,14 @@ impl ConnectionOutputs {
         let Some(found) = self.inner.find(self.connection, run, true) else {
             return Captures::default();
         };
-        let limits = self.inner.limits;
         let mut output = lock(&found.output);
         for stream in [Stream::Stdout, Stream::Stderr] {
             output.flush(stream, &self.inner, &found.spooled);
         }
         output.ended = true;
         Captures {
-            stdout: output.segments[0].captured(limits.edge_chars_max),
-            stderr: output.segments[1].captured(limits.edge_chars_max),
+            stdout: output.segments[0].captured(output.edge_chars_max),
+            stderr: output.segments[1].captured(output.edge_chars_max),
         }
     }
 
@@ -246,11 +267,10 @@ impl ConnectionOutputs {
         let Some(found) = self.inner.find(self.connection, run, false) else {
             return Captures::default();
         };
-        let edge_chars_max = self.inner.limits.edge_chars_max;
         let output = lock(&found.output);
         Captures {
-            stdout: output.segments[0].captured(edge_chars_max),
-            stderr: output.segments[1].captured(edge_chars_max),
+            stdout: output.segments[0].captured(output.edge_chars_max),
+            stderr: output.segments[1].captured(output.edge_chars_max),
         }
     }
 
@@ -322,7 +342,30 @@ pub fn run_of_name(name: &str) -> Option<u64> {
     digits.then(|| u64::from_str_radix(name, 16).ok()).flatten()
 }
 
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outputs")
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Inner {
+    fn edge(&self) -> usize {
+        self.edge_chars_max.load(Ordering::Relaxed)
+    }
+
+    fn tell(&self, run: u64, part: Part, text: &str) {
+        let stream = match part {
+            Part::Stdout => Stream::Stdout,
+            Part::Stderr => Stream::Stderr,
+            Part::After | Part::Late => return,
+        };
+        if let Some(heard) = &self.heard {
+            heard(run, stream, text);
+        }
+    }
+
     fn find(&self, connection: u64, run: u64, ends: bool) -> Option<KeptRun> {
         let mut kept = lock(&self.kept);
         let found = kept
@@ -371,6 +414,9 @@ enum Part {
 /// All text of one run.
 #[derive(Debug)]
 struct RunOutput {
+    run: u64,
+    /// Of its whole time.
+    edge_chars_max: usize,
     /// Per stream.
     redact: [RedactStream; 2],
     /// Per stream.
@@ -384,8 +430,10 @@ struct RunOutput {
 }
 
 impl RunOutput {
-    fn new(redactor: &Arc<Redactor>) -> Self {
+    fn new(run: u64, edge_chars_max: usize, redactor: &Arc<Redactor>) -> Self {
         Self {
+            run,
+            edge_chars_max,
             redact: [redactor.stream(), redactor.stream()],
             decoders: Default::default(),
             segments: Default::default(),
@@ -425,7 +473,8 @@ impl RunOutput {
         if text.is_empty() {
             return;
         }
-        self.segments[part as usize].append(text, inner.limits.edge_chars_max);
+        inner.tell(self.run, part, text);
+        self.segments[part as usize].append(text, self.edge_chars_max);
         let in_memory: usize = self.segments.iter().map(Segment::pending_bytes).sum();
         let full = in_memory > inner.limits.memory_bytes_max;
         for at in 0..self.segments.len() {

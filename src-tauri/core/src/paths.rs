@@ -324,6 +324,16 @@ impl Paths {
         self.cache.join("catalog")
     }
 
+    /// Secret values, encrypted.
+    pub fn secrets(&self) -> PathBuf {
+        self.data.join("secrets")
+    }
+
+    /// The key of those that were written while no keyring opened.
+    pub fn secrets_key(&self) -> PathBuf {
+        self.config.join("secrets.key")
+    }
+
     /// What a client shows to be served over HTTP.
     pub fn http_token(&self) -> PathBuf {
         self.data.join("http-token")

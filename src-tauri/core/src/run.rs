@@ -2,6 +2,7 @@
 //! the code, and what came of it. The file to read first.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
@@ -11,12 +12,14 @@ use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::{RunEnded, RunStarted};
+use crate::api::{RunStatus, SandboxKind};
 use crate::arrivals::Arrival;
 use crate::bridge::{Bridge, Connection};
-use crate::calls::RunCalls;
+use crate::calls::{Asker, RunCalls};
 use crate::catalog::ServerStatus;
-use crate::interpreters::{Busy, Lease};
+use crate::interpreters::{Busy, Lease, LiveInterpreter};
 use crate::late_runs::UnderWay;
+use crate::live_runs::{self, Begun, LiveRun};
 use crate::output::run_name;
 use crate::redact::Redactor;
 use crate::reply::{self, ErrorFacts, OutputMode, Reply, ReplyLimits, RunFacts, Status};
@@ -24,6 +27,7 @@ use crate::request::{PythonRequest, SESSION_DEFAULT};
 use crate::settings::units::Unit;
 use crate::settings::{self, Limits, Settings};
 use crate::timestamp::now_ms;
+use crate::tokens;
 use crate::upstream::UpstreamError;
 
 /// How long an interrupted run may take to stop before its sandbox is killed.
@@ -84,15 +88,29 @@ pub(crate) async fn run_as(
             "the argument `{name}` means nothing here and was ignored"
         ));
     }
+    if let Some(client) = client {
+        bridge.name_client(connection.id(), client);
+    }
+    let redactor = bridge.redactor();
+    let live = bridge.live_runs().begin(Begun {
+        id: facts.run_id.clone(),
+        client: client.unwrap_or_default().to_owned(),
+        connection: connection.id(),
+        session: request.session.clone(),
+        session_name: (request.session != SESSION_DEFAULT).then(|| request.session.clone()),
+        code: redactor.text(&request.code).into_owned(),
+        cancel: cancel.clone(),
+    });
     let run = Run {
         bridge,
         connection,
         client,
         settings: &settings,
-        redactor: bridge.redactor(),
+        redactor,
         id,
         cancel,
         report,
+        live: Arc::new(live),
     };
     run.execute(request, servers, facts, arrival).await
 }
@@ -128,11 +146,13 @@ struct Run<'a> {
     id: u64,
     cancel: CancellationToken,
     report: Option<Report>,
+    live: Arc<LiveRun>,
 }
 
 /// Why the code did not get to run.
 enum NotRun {
     Cancelled,
+    Paused,
     Busy,
     Sandbox(Arc<SandboxError>),
     NoRoom,
@@ -147,22 +167,26 @@ impl Run<'_> {
         arrival: Option<Arrival>,
     ) -> Reply {
         self.record_start(&request, &facts.run_id);
+        if self.bridge.is_paused() {
+            not_run(&mut facts, &NotRun::Paused, &request.session);
+            return self.reply(facts, 0);
+        }
         let mut lease = match self.ready(&request.session, &mut facts, arrival).await {
             Ok(lease) => lease,
             Err(reason) => {
                 not_run(&mut facts, &reason, &request.session);
-                return self.reply(facts);
+                return self.reply(facts, 0);
             }
-        };
-        let writer = match self.client {
-            Some(client) if request.session == SESSION_DEFAULT => client.to_owned(),
-            client => format!("{}/{}", client.unwrap_or("unknown client"), request.session),
         };
         let calls = Arc::new(RunCalls::new(
             Arc::clone(self.bridge),
             Arc::clone(self.connection),
             facts.run_id.clone(),
-            writer,
+            Arc::clone(&self.live),
+            Asker {
+                client: self.client.unwrap_or("unknown client").to_owned(),
+                session: (request.session != SESSION_DEFAULT).then(|| request.session.clone()),
+            },
             servers.clone(),
             self.report.clone(),
         ));
@@ -177,12 +201,14 @@ impl Run<'_> {
             images_bytes_max: ReplyLimits::default().image_bytes_max,
         };
         self.connection.outputs().begin(self.id, &self.redactor);
+        self.live.running(self.kind());
+        lease.busy();
         let outcome = match lease.interpreter.as_mut() {
             Some(interpreter) => {
                 let running = interpreter.run(run, calls.clone(), self.cancel.clone());
                 self.with_signs_of_life(running, &calls).await
             }
-            None => return self.reply(facts),
+            None => return self.reply(facts, 0),
         };
         if let RunEnd::Cancelled { killed: true } = outcome.end {
             lease.lost = Some("an earlier run was cancelled and did not stop by itself".to_owned());
@@ -192,7 +218,7 @@ impl Run<'_> {
         facts.servers = calls.servers_called();
         facts.notes.extend(calls.notes());
         self.take_outcome(outcome, &mut facts);
-        self.reply(facts)
+        self.reply(facts, calls.result_tokens())
     }
 
     /// Wait for the code, and say now and then that it runs: clients give up requests that they hear
@@ -257,7 +283,7 @@ impl Run<'_> {
                 started = self.start_interpreter() => started?,
                 () = self.cancel.cancelled() => return Err(NotRun::Cancelled),
             };
-            lease.interpreter = Some(started);
+            lease.began(started, self.live_interpreter(session));
         }
         if lease.runs == 0 && self.connection.is_resumed() {
             lease.lost = Some("Runbridge was restarted".to_owned());
@@ -273,6 +299,21 @@ impl Run<'_> {
             facts.warnings = sandbox.warnings;
         }
         Ok(lease)
+    }
+
+    fn live_interpreter(&self, session: &str) -> LiveInterpreter {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        LiveInterpreter {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            connection: self.connection.id(),
+            session: session.to_owned(),
+            client: self.client.unwrap_or_default().to_owned(),
+            kind: self.kind().unwrap_or(SandboxKind::Container),
+            started_at: now_ms(),
+            idle_since_at: None,
+            runs: 0,
+            memory_bytes_max: self.settings.limits.memory_bytes_max,
+        }
     }
 
     async fn start_interpreter(&self) -> Result<runbridge_sandbox::Interpreter, NotRun> {
@@ -339,13 +380,19 @@ impl Run<'_> {
         ended(facts, outcome.end, raised, &self.settings.limits);
     }
 
-    fn reply(&self, mut facts: RunFacts) -> Reply {
+    fn reply(&self, mut facts: RunFacts, result_tokens: u64) -> Reply {
+        if facts.status == Status::Cancelled
+            && let Some(by) = self.live.stopped_by()
+        {
+            facts.error = Some(error_facts("run_cancelled", by.words()));
+        }
         let outputs = self.connection.outputs();
         let captured = outputs.finish(self.id);
         facts.stdout = captured.stdout;
         facts.stderr = captured.stderr;
-        self.record_end(&facts);
+        let record = self.record_of(&facts, result_tokens);
         let reply = finish(self.settings, facts);
+        self.record_end(&reply, record);
         outputs.seal(self.id, &reply.between, &reply.after);
         reply
     }
@@ -361,6 +408,8 @@ impl Run<'_> {
         self.bridge.activity().run_started(RunStarted {
             run_id: run_id.to_owned(),
             client: self.client.unwrap_or_default().to_owned(),
+            connection: Some(format!("{}-{}", self.bridge.id(), self.connection.id())),
+            title: live_runs::title(&self.redactor.text(&request.code)),
             session: (request.session != SESSION_DEFAULT).then(|| request.session.clone()),
             code: self.redactor.text(&request.code).into_owned(),
             sandbox,
@@ -368,23 +417,53 @@ impl Run<'_> {
         });
     }
 
-    fn record_end(&self, facts: &RunFacts) {
-        let (stdout, stderr) = (&facts.stdout, &facts.stderr);
-        self.bridge.activity().run_ended(
-            &facts.run_id,
-            RunEnded {
-                status: facts.status.as_str().to_owned(),
-                output_head: format!("{}{}", stdout.head, stderr.head),
-                output_tail: format!("{}{}", stdout.tail, stderr.tail),
-                error: facts.error.as_ref().map(|error| {
-                    let line = error.message.lines().next().unwrap_or_default();
-                    format!("{}: {line}", error.r#type)
-                }),
-                servers: facts.servers.clone(),
-                calls: facts.calls,
-                ended_at: now_ms(),
-            },
-        );
+    /// What the record keeps of what came of the run.
+    fn record_of(&self, facts: &RunFacts, result_tokens: u64) -> RunEnded {
+        let error = facts.error.as_ref();
+        RunEnded {
+            status: facts.status.as_str().to_owned(),
+            stdout: facts.stdout.clone(),
+            stderr: facts.stderr.clone(),
+            result: facts.result.clone(),
+            error: error.map(|error| {
+                let line = error.message.lines().next().unwrap_or_default();
+                format!("{}: {line}", error.r#type)
+            }),
+            error_text: error.map(|error| match error.traceback.as_str() {
+                "" => error.message.clone(),
+                traceback => traceback.to_owned(),
+            }),
+            servers: facts.servers.clone(),
+            calls: facts.calls,
+            calls_failed: self.live.calls_failed().into(),
+            kind: self.kind().map(|kind| match kind {
+                SandboxKind::Container => "container".to_owned(),
+                SandboxKind::Wasi => "wasi".to_owned(),
+            }),
+            reply_tokens: 0,
+            result_tokens,
+            definition_tokens: self.bridge.catalog().definition_tokens(),
+            ended_at: now_ms(),
+        }
+    }
+
+    fn record_end(&self, reply: &Reply, mut record: RunEnded) {
+        record.reply_tokens = tokens::estimate(&reply.text);
+        let ended = live_runs::Ended {
+            status: RunStatus::of_record(&record.status),
+            servers: record.servers.clone(),
+            calls: record.calls,
+            reply_tokens: record.reply_tokens,
+            direct_tokens: record.definition_tokens + record.result_tokens,
+        };
+        let activity = self.bridge.activity();
+        activity.run_ended(&run_name(self.id), record);
+        // Told last: whoever hears it may read the record at once.
+        self.live.ended(ended);
+    }
+
+    fn kind(&self) -> Option<SandboxKind> {
+        self.bridge.sandboxes().kind()
     }
 }
 
@@ -487,6 +566,14 @@ fn not_run(facts: &mut RunFacts, reason: &NotRun, session: &str) {
             facts.status = Status::Cancelled;
             facts.error = Some(error_facts("run_cancelled", "the client cancelled the run"));
         }
+        NotRun::Paused => {
+            facts.status = Status::Error;
+            facts.error = Some(error_facts(
+                "bridge_paused",
+                "the user has paused Runbridge; nothing runs until they resume it in its window or \
+                 its tray menu, so ask them before you try again",
+            ));
+        }
         NotRun::Busy => {
             facts.status = Status::Error;
             facts.error = Some(error_facts(
@@ -524,7 +611,12 @@ pub fn sandbox_code(error: &SandboxError) -> &'static str {
 
 /// What is wrong with the sandbox, and what to do.
 pub fn sandbox_message(error: &SandboxError) -> String {
-    let hint = match error {
+    format!("{error}; {}", sandbox_hint(error))
+}
+
+/// What to do about a sandbox that cannot be had.
+pub fn sandbox_hint(error: &SandboxError) -> &'static str {
+    match error {
         SandboxError::NoEngine { .. } => {
             "install Podman or Docker, or start it; `runbridge doctor` shows what was looked at"
         }
@@ -539,8 +631,7 @@ pub fn sandbox_message(error: &SandboxError) -> String {
         SandboxError::GuestStart { .. } => {
             "the image needs `python3`, version 3.9 or newer, on its PATH; `runbridge doctor` helps"
         }
-    };
-    format!("{error}; {hint}")
+    }
 }
 
 fn finish(settings: &Settings, facts: RunFacts) -> Reply {

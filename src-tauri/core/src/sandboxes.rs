@@ -8,12 +8,14 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use runbridge_sandbox::container::{
-    ContainerConfig, ContainerSandbox, EngineChoice, EngineSearch, Progress, SandboxFacts,
+    self, ContainerConfig, ContainerSandbox, EngineChoice, EnginePlace, EngineSearch, Progress,
+    SandboxFacts,
 };
-use runbridge_sandbox::{Interpreter, OutputSink, SandboxError, SandboxLimits};
+use runbridge_sandbox::{Guest, Interpreter, OutputSink, SandboxError, SandboxLimits};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
+use crate::api::SandboxKind;
 use crate::paths::{Environment, Os, Paths};
 use crate::settings::{Engine, Settings};
 
@@ -39,9 +41,32 @@ struct Shape {
     spares: usize,
 }
 
+/// Another maker of guests, in place of an engine. Tests have one that executes scripts.
+pub trait Guests: Send + Sync + 'static {
+    /// Start one.
+    fn start(&self) -> BoxFuture<'static, Result<Guest, SandboxError>>;
+}
+
+/// How far the sandbox is.
+#[derive(Clone, Debug)]
+pub enum Standing {
+    /// It is being opened, or nobody has needed it yet.
+    Opening,
+    /// Runs can start.
+    Open {
+        /// In which kind.
+        kind: SandboxKind,
+        /// Its user on this machine is not root.
+        rootless: bool,
+    },
+    /// Runs cannot start.
+    Failed(Arc<SandboxError>),
+}
+
 /// The one sandbox of this process, and how far it is.
 pub struct Sandboxes {
     owner: String,
+    given: Option<Arc<dyn Guests>>,
     lock_folder: std::path::PathBuf,
     search: EngineSearch,
     current: Mutex<Option<Current>>,
@@ -56,10 +81,17 @@ struct Current {
 }
 
 impl Sandboxes {
-    /// Nothing is opened yet. `owner` names this process to the engine.
-    pub fn new(paths: &Paths, environment: &Environment, owner: String) -> Self {
+    /// Nothing is opened yet. `owner` names this process to the engine. Guests that are `given` are
+    /// taken and no engine is looked for.
+    pub fn new(
+        paths: &Paths,
+        environment: &Environment,
+        owner: String,
+        given: Option<Arc<dyn Guests>>,
+    ) -> Self {
         Self {
             owner,
+            given,
             lock_folder: paths.runtime.join("owners"),
             search: engine_search(environment, paths),
             current: Mutex::new(None),
@@ -74,8 +106,10 @@ impl Sandboxes {
 
     /// Begin to open the sandbox for these settings, without waiting.
     pub fn prepare(self: &Arc<Self>, settings: &Settings) {
-        let opening = self.opening(settings);
-        tokio::spawn(opening);
+        if self.given.is_none() {
+            let opening = self.opening(settings);
+            tokio::spawn(opening);
+        }
     }
 
     /// The sandbox for these settings, once it is open.
@@ -102,12 +136,61 @@ impl Sandboxes {
         }
     }
 
+    /// How far it is, for a person who looks.
+    pub fn standing(&self) -> Standing {
+        if self.given.is_some() {
+            return Standing::Open {
+                kind: SandboxKind::Container,
+                rootless: true,
+            };
+        }
+        let current = lock(&self.current);
+        let opened = current.as_ref().and_then(|current| current.opening.peek());
+        match opened {
+            None => Standing::Opening,
+            Some(Ok(sandbox)) => Standing::Open {
+                kind: SandboxKind::Container,
+                rootless: sandbox.facts().rootless,
+            },
+            Some(Err(error)) => Standing::Failed(Arc::clone(error)),
+        }
+    }
+
+    /// Begin to open it anew if it is not open, whatever happened a moment ago.
+    pub fn again(self: &Arc<Self>, settings: &Settings) {
+        {
+            let mut current = lock(&self.current);
+            let failed = current
+                .as_ref()
+                .is_some_and(|current| matches!(current.opening.peek(), Some(Err(_))));
+            if failed {
+                *current = None;
+            }
+        }
+        self.prepare(settings);
+    }
+
+    /// Every place where an engine may be, with what is there. Starts none.
+    pub async fn look_for_engines(&self) -> Vec<EnginePlace> {
+        container::look_for_engines(&self.search).await
+    }
+
+    /// The kind of the sandbox in use, if one is open.
+    pub fn kind(&self) -> Option<SandboxKind> {
+        (self.given.is_some() || self.facts().is_some()).then_some(SandboxKind::Container)
+    }
+
     /// Start an interpreter whose output goes to `sink`.
     pub async fn start(
         self: &Arc<Self>,
         settings: &Settings,
         sink: Box<dyn OutputSink>,
     ) -> Result<Interpreter, Arc<SandboxError>> {
+        if let Some(given) = &self.given {
+            let guest = given.start().await.map_err(Arc::new)?;
+            let attached = Interpreter::attach(guest, sink, GREETING_WITHIN).await;
+            return attached.map_err(Arc::new);
+        }
         let sandbox = self.get(settings).await?;
         let started = async {
             let guest = sandbox.start().await?;

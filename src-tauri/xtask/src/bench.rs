@@ -114,14 +114,15 @@ fn session(
     engine: &Engine,
     add: &mut impl FnMut(&'static str, f64),
 ) -> anyhow::Result<()> {
-    let life = Life::start(program, engine, 16, 0)?;
+    // As soon as a client may: the first container is on its way, as it would be for a user.
+    let life = Life::start(program, engine, 16)?;
     add("initialize", life.initialized);
     add("first_cold", life.run("print(1)")?.1);
     life.end()?;
 
-    let mut life = Life::start(program, engine, 16, 1)?;
+    let mut life = Life::start(program, engine, 16)?;
     add("initialize", life.initialized);
-    life.spare_ready()?;
+    life.spare_ready(0)?;
     add("idle", life.client.memory_kib("VmRSS") as f64 / 1000.0);
     add("first_warm", life.run("print(1)")?.1);
     let mut warm = Vec::new();
@@ -129,6 +130,8 @@ fn session(
         warm.push(life.run("print(1)")?.1);
     }
     add("warm", Spread::of(warm).median);
+    // A new spare is being started, which takes a core for a moment.
+    life.spare_ready(1)?;
     life.run("await mcp_stub.echo(text='x')")?;
     add("call", life.number(LOOP)?);
     add("gather_16", life.number(GATHER)?);
@@ -136,10 +139,67 @@ fn session(
     add("peak", life.client.memory_kib("VmHWM") as f64 / 1000.0);
     life.end()?;
 
-    let life = Life::start(program, engine, 128, 1)?;
+    let mut life = Life::start(program, engine, 128)?;
     life.run("await mcp_stub.echo(text='x')")?;
+    life.spare_ready(1)?;
     add("gather_128", life.number(GATHER)?);
     life.end()
+}
+
+/// What it takes to read the files of all clients that there are, one of them with a long history in it.
+fn discovery(program: &Path) -> anyhow::Result<f64> {
+    let home = TempHome::new();
+    let fixtures = root().join("tests/fixtures/clients");
+    let mut files = 0;
+    for client in std::fs::read_dir(&fixtures)? {
+        let client = client?.path();
+        for case in ["linux", "first", "scopes"] {
+            files += copy(&client.join(case), home.path())?;
+        }
+    }
+    ensure!(files >= 40, "only {files} files");
+    let history: Vec<String> = (0..2_000)
+        .map(|n| format!("{n}: {}", "x".repeat(500)))
+        .collect();
+    let account = json!({
+        "history": history,
+        "mcpServers": {"one": {"command": "one"}},
+    });
+    home.write(".claude.json", &account.to_string());
+    let look = || -> anyhow::Result<f64> {
+        let output = std::process::Command::new(program)
+            .args(["servers", "--json"])
+            .env_clear()
+            .env("HOME", home.path())
+            .env("PATH", "/usr/bin:/bin")
+            .output()?;
+        let listed: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        listed["discovery_ms"]
+            .as_f64()
+            .context("the sidecar does not say how long it looked")
+    };
+    look()?;
+    look()
+}
+
+/// Copies the files of a folder, if there is one, into another; says how many.
+fn copy(from: &Path, to: &Path) -> anyhow::Result<usize> {
+    if !from.is_dir() {
+        return Ok(0);
+    }
+    std::fs::create_dir_all(to)?;
+    let mut files = 0;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            files += copy(&entry.path(), &to)?;
+        } else {
+            std::fs::copy(entry.path(), to)?;
+            files += 1;
+        }
+    }
+    Ok(files)
 }
 
 /// One run of the sidecar in a home of its own.
@@ -152,18 +212,12 @@ struct Life {
 }
 
 impl Life {
-    fn start(
-        program: &Path,
-        engine: &Engine,
-        calls_at_once: u32,
-        spares: u32,
-    ) -> anyhow::Result<Self> {
+    fn start(program: &Path, engine: &Engine, calls_at_once: u32) -> anyhow::Result<Self> {
         let home = TempHome::new();
         home.write_servers(&Map::from_iter([("stub".to_owned(), home.quick_stub(&[]))]));
         let settings = json!({
             "version": 1,
             "limits": { "calls_at_once_max": calls_at_once },
-            "sandbox": { "spares": spares },
         });
         home.write(".runbridge/config/settings.json", &settings.to_string());
         let mut variables = Vec::from(engine.variables());
@@ -190,11 +244,12 @@ impl Life {
         })
     }
 
-    /// Wait until the engine runs a container of ours, and a little longer for Python in it.
-    fn spare_ready(&mut self) -> anyhow::Result<()> {
+    /// Wait until the engine runs a spare container beside `taken` others, and a little longer for
+    /// Python in it.
+    fn spare_ready(&mut self, taken: usize) -> anyhow::Result<()> {
         let ready = wait_for(Duration::from_secs(20), || {
             self.leftovers.note_owner();
-            (self.leftovers.running_containers() > 0).then_some(())
+            (self.leftovers.running_containers() > taken).then_some(())
         });
         ensure!(ready.is_some(), "no spare container within 20 s");
         std::thread::sleep(Duration::from_millis(700));

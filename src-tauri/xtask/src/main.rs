@@ -16,6 +16,8 @@ mod engines;
 mod guest;
 mod http;
 mod image;
+mod licences;
+mod mcpb;
 mod servers;
 mod setup;
 mod shell;
@@ -54,8 +56,12 @@ enum Command {
     Bench(bench::Arguments),
     /// Run the protocol's conformance suite against both of our sides.
     Conformance,
+    /// Pack the sidecar for Claude Desktop to install by itself.
+    Mcpb(mcpb::Arguments),
     /// Write the window's types from the core's.
     Bindings(bindings::Arguments),
+    /// Write the list of licences that the window shows.
+    Licences(licences::Arguments),
     /// Check and test the window.
     Ui,
     /// Formatting, clippy and tidy.
@@ -74,7 +80,9 @@ fn main() -> ExitCode {
         Command::Guest(arguments) => guest::run(&arguments).map(|_| ()),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Conformance => conformance::run_command(),
+        Command::Mcpb(arguments) => mcpb::run(&arguments),
         Command::Bindings(arguments) => bindings::run(&arguments),
+        Command::Licences(arguments) => licences::run(&arguments),
         Command::Ui => ui::run_all(),
         Command::Check => check::run_all(),
         Command::Tidy => tidy::run_all(),

@@ -14,15 +14,17 @@ pub(crate) const NPM: &[(&str, &str)] = &[
     ("gpt-tokenizer", "4.0.0"),
 ];
 
-/// The one of [`CLIENTS`] whose installation script is needed: it puts the program in its place.
-pub(crate) const CLIENT_WITH_SCRIPT: &str = "@anthropic-ai/claude-code";
+/// Those of [`CLIENTS`] whose installation scripts are needed: they put the program in its place.
+pub(crate) const CLIENTS_WITH_SCRIPTS: [&str; 2] = ["@anthropic-ai/claude-code", "opencode-ai"];
 
-/// Clients that read what we write into their files.
+/// Clients that read what we write into their files, and the tool that reads bundles as Claude Desktop does.
 pub(crate) const CLIENTS: &[(&str, &str)] = &[
+    ("@anthropic-ai/mcpb", "2.1.2"),
     // Newer ones want a newer Node than Debian has.
     ("@anthropic-ai/claude-code", "2.1.197"),
     ("@google/gemini-cli", "0.61.0"),
     ("@openai/codex", "0.171.0"),
+    ("opencode-ai", "1.18.33"),
 ];
 
 /// What the protocol's authors test with. They want a newer Node than Debian has, so it comes along.
@@ -47,9 +49,11 @@ pub(crate) const VENVS: &[(&str, &[&str])] = &[
     ("clients", &["mcp==2.3.0", "fastmcp==4.2.3"]),
 ];
 
-/// Programs that they need on `PATH`, with the Debian package of each.
+/// Programs that they and the tests need on `PATH`, with the Debian package of each.
 pub(crate) const PROGRAMS: &[(&str, &str)] = &[
+    ("dbus-daemon", "dbus"),
     ("git", "git"),
+    ("gnome-keyring-daemon", "gnome-keyring"),
     ("node", "nodejs"),
     ("npm", "npm"),
     ("python3", "python3"),

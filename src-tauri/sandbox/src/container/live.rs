@@ -8,7 +8,8 @@ use bollard::container::{AttachContainerResults, LogOutput};
 use bollard::errors::Error;
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::{
-    AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, WaitContainerOptionsBuilder,
+    AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, StatsOptionsBuilder,
+    WaitContainerOptionsBuilder,
 };
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
@@ -22,11 +23,12 @@ use tokio_util::task::TaskTracker;
 use super::engine::Engine;
 use super::owner::OwnerLock;
 use super::reap;
-use crate::{Guest, GuestExit, SandboxError};
+use crate::{Guest, GuestExit, SandboxError, Usage};
 
 const CREATE_WITHIN: Duration = Duration::from_secs(10);
 const ATTACH_WITHIN: Duration = Duration::from_secs(10);
 const START_WITHIN: Duration = Duration::from_secs(10);
+const MEASURE_WITHIN: Duration = Duration::from_secs(2);
 const BOOT_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long a guest whose output has ended may take until the engine reports its exit.
@@ -135,19 +137,7 @@ pub(crate) async fn boot(shared: Arc<Shared>, id: String) -> Result<Guest, Sandb
         shared: Some(shared.clone()),
     };
 
-    // Before the start, or what the guest writes first is lost.
-    let options = AttachContainerOptionsBuilder::new()
-        .stdin(true)
-        .stdout(true)
-        .stderr(true)
-        .stream(true)
-        .build();
-    let attached = engine.docker.attach_container(&id, Some(options));
-    let AttachContainerResults { output, mut input } = engine
-        .ask("attach to a container", ATTACH_WITHIN, attached)
-        .await?;
-
-    // Also before: the engine removes the container when it ends, and its exit status with it.
+    // Before the start: the engine removes the container when it ends, and its exit status with it.
     shared
         .tasks
         .spawn(report_exit(shared.clone(), id.clone(), exit_sender));
@@ -158,6 +148,28 @@ pub(crate) async fn boot(shared: Arc<Shared>, id: String) -> Result<Guest, Sandb
             engine.docker.start_container(&id, None),
         )
         .await?;
+
+    // After the start: the guest says nothing before it was told its program, and gives up if that
+    // does not come. The other way round Podman makes processes that wait for the start, and would
+    // wait for ever if we were killed in between.
+    let options = AttachContainerOptionsBuilder::new()
+        .stdin(true)
+        .stdout(true)
+        .stderr(true)
+        .stream(true)
+        .build();
+    let attached = engine.docker.attach_container(&id, Some(options));
+    let attached = engine
+        .ask("attach to a container", ATTACH_WITHIN, attached)
+        .await;
+    let AttachContainerResults { output, mut input } = match attached {
+        Ok(attached) => attached,
+        // It may have ended meanwhile, which says more.
+        Err(error) => {
+            let code = ending.exit_within(EXIT_WITHIN).await;
+            return Err(code.map_or(error, ended_early));
+        }
+    };
 
     let (pieces, receiver) = mpsc::channel(OUTPUT_PIECES_MAX);
     let closing = shared.closing.clone();
@@ -170,19 +182,53 @@ pub(crate) async fn boot(shared: Arc<Shared>, id: String) -> Result<Guest, Sandb
     if let Ok(Err(_)) | Err(_) = tokio::time::timeout(BOOT_WITHIN, send).await {
         let exit = ending.end(false).await;
         let reason = match (exit.stderr_tail.trim(), exit.code) {
-            ("", Some(code)) => {
-                format!("it ended with exit status {code} before it took its program")
-            }
+            ("", Some(code)) => return Err(ended_early(code)),
             ("", None) => "it did not take its program".to_owned(),
             (tail, _) => super::engine::shorten(tail),
         };
         return Err(SandboxError::GuestStart { reason });
     }
+    let measured = (shared.clone(), id);
     Ok(Guest {
         input: Box::new(input),
         output: receiver,
         end: Box::new(move |kill| ending.end(kill).boxed()),
+        gauge: Some(Arc::new(move || {
+            let (shared, id) = measured.clone();
+            measure(shared, id).boxed()
+        })),
     })
+}
+
+/// What a container uses, as its engine counts it.
+async fn measure(shared: Arc<Shared>, id: String) -> Option<Usage> {
+    // Without waiting for a second sample, from which engines compute a share of time.
+    let options = StatsOptionsBuilder::new()
+        .stream(false)
+        .one_shot(true)
+        .build();
+    let mut samples = std::pin::pin!(shared.engine.docker.stats(&id, Some(options)));
+    let sample = tokio::time::timeout(MEASURE_WITHIN, samples.next()).await;
+    let sample = sample.ok()??.ok()?;
+    let memory = sample.memory_stats?;
+    // What files were read is given back when memory is short; the name is that of cgroup v2 or v1.
+    let files = memory.stats.as_ref().and_then(|stats| {
+        let named = |name: &str| stats.get(name).copied();
+        named("inactive_file").or_else(|| named("total_inactive_file"))
+    });
+    Some(Usage {
+        memory_bytes: memory.usage?.saturating_sub(files.unwrap_or_default()),
+        cpu_ns: sample
+            .cpu_stats
+            .and_then(|cpu| cpu.cpu_usage)
+            .and_then(|used| used.total_usage),
+    })
+}
+
+fn ended_early(code: i64) -> SandboxError {
+    SandboxError::GuestStart {
+        reason: format!("it ended with exit status {code} before it took its program"),
+    }
 }
 
 /// Take what the container writes until it ends or nobody reads. Returns the end of its raw stderr.
@@ -329,6 +375,7 @@ const OOM_MARK: &str = "oom_kill ";
 /// How it ended. SIGKILL has three senders: us, the kernel for want of memory, and the user's own
 /// code.
 fn exit(code: Option<i64>, ours: bool, memory_kills: bool, stderr: &str) -> GuestExit {
+    let stderr = without_words_of_podman(stderr);
     let (tail, kills) = match stderr.trim_end().rsplit_once(OOM_MARK) {
         Some((tail, count)) => (tail, count.parse::<u64>().ok()),
         None => (stderr, None),
@@ -345,6 +392,15 @@ fn exit(code: Option<i64>, ours: bool, memory_kills: bool, stderr: &str) -> Gues
     }
 }
 
+/// When Podman cannot pass on what we write, because the guest has just ended, it says so at the end
+/// of the guest's own stderr.
+fn without_words_of_podman(stderr: &str) -> &str {
+    match stderr.rsplit_once("Error: ") {
+        Some((own, words)) if words.contains(" unixpacket ") && words.lines().count() == 1 => own,
+        _ => stderr,
+    }
+}
+
 /// 128 + SIGKILL.
 const KILLED: i64 = 137;
 
@@ -352,12 +408,26 @@ const KILLED: i64 = 137;
 mod tests {
     use super::*;
 
+    /// As it came from Podman 4.3.1.
+    macro_rules! podmans_words {
+        () => {
+            "Error: write unixpacket @->/proc/self/fd/14/attach: write: broken pipe\n"
+        };
+    }
+
     #[test]
     fn a_kill_is_for_memory_only_when_neither_we_nor_the_code_did_it() {
         for (code, ours, memory_kills, stderr, out_of_memory) in [
             (Some(137), false, true, "", true),
             (Some(137), false, true, "oom_kill 2\n", true),
             (Some(137), false, true, "oom_kill 0\n", false),
+            (
+                Some(137),
+                false,
+                true,
+                concat!("oom_kill 0\n", podmans_words!()),
+                false,
+            ),
             (Some(137), true, true, "", false),
             (Some(137), false, false, "", false),
             (Some(139), false, true, "oom_kill 2\n", false),
@@ -374,6 +444,21 @@ mod tests {
             exit(Some(137), false, true, "words\noom_kill 1\n").stderr_tail,
             "words\n"
         );
+    }
+
+    #[test]
+    fn what_podman_says_is_not_taken_for_the_guests_words() {
+        for (stderr, own) in [
+            (podmans_words!(), ""),
+            (concat!("last words\n", podmans_words!()), "last words\n"),
+            ("Error: my own\n", "Error: my own\n"),
+            (
+                concat!(podmans_words!(), "more\n"),
+                concat!(podmans_words!(), "more\n"),
+            ),
+        ] {
+            assert_eq!(exit(Some(1), false, true, stderr).stderr_tail, own);
+        }
     }
 
     #[test]

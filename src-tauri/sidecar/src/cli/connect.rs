@@ -29,6 +29,9 @@ pub(crate) struct ChangeArguments {
     /// Show the change and make none
     #[arg(long)]
     dry_run: bool,
+    /// If the file begins with a byte order mark that the client cannot read, take it out
+    #[arg(long)]
+    drop_bom: bool,
 }
 
 pub(crate) fn connect(arguments: &ConnectArguments) -> anyhow::Result<ExitCode> {
@@ -47,13 +50,13 @@ pub(crate) fn run(
         Action::Connect | Action::Move => Some(this_program()?),
         Action::Disconnect | Action::Restore => None,
     };
-    with_connector(program.as_deref(), |connector| {
+    with_connector(program.as_deref(), arguments.drop_bom, |connector| {
         let plan = if arguments.dry_run {
             connector.plan(client, action, file, keep)?
         } else {
             connector.carry_out(client, action, file, keep)?
         };
-        print(&plan, arguments.dry_run);
+        print(&plan, action, arguments.dry_run);
         for backup in plan.backups(connector) {
             if !arguments.dry_run {
                 let backup = format!("what it held is kept in {}", backup.display());
@@ -64,7 +67,7 @@ pub(crate) fn run(
     })
 }
 
-fn print(plan: &Plan, dry_run: bool) {
+fn print(plan: &Plan, action: Action, dry_run: bool) {
     for line in plan.diff().lines() {
         let painted = match line.as_bytes().first() {
             Some(b'+') => paint(Tone::Good, line),
@@ -79,6 +82,18 @@ fn print(plan: &Plan, dry_run: bool) {
         (true, false) => format!("{file} was changed"),
         (false, _) => format!("{file} stays as it is"),
     });
+    let [before, after] = plan.costs();
+    if plan.is_change() && matches!(action, Action::Move | Action::Restore) {
+        let unknown = match before.unknown.max(after.unknown) {
+            0 => String::new(),
+            1 => "; 1 server has never been started and is not counted".to_owned(),
+            unknown => format!("; {unknown} servers have never been started and are not counted"),
+        };
+        style::line(&format!(
+            "tool definitions in every conversation: about {} tokens before, {} after{unknown}",
+            before.tokens, after.tokens
+        ));
+    }
     for note in &plan.notes {
         style::line(note);
     }

@@ -6,6 +6,7 @@ use std::time::Instant;
 use clap::Args;
 use runbridge_core::bridge::{Bridge, Role};
 use runbridge_core::paths::Environment;
+use runbridge_core::secrets::Place;
 use runbridge_core::{request, run};
 use serde_json::{Map, Value, json};
 
@@ -72,6 +73,7 @@ pub(crate) async fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> 
     let bridge = Bridge::open(Environment::of_process(), Role::Ask)?;
     bridge.discovered().await;
     let mut checks = settings(&bridge);
+    checks.push(secrets(&bridge).await);
     checks.extend(sandbox(&bridge).await);
     checks.extend(files(&bridge));
     if !arguments.no_servers {
@@ -106,6 +108,18 @@ fn settings(bridge: &Bridge) -> Vec<Check> {
         )
     }));
     checks
+}
+
+async fn secrets(bridge: &Bridge) -> Check {
+    match bridge.secrets().place().await {
+        Place::Keyring => Check::good("secrets", "encrypted, with the key in the system's keyring"),
+        Place::File { reason } => Check::warning(
+            "secrets",
+            format!("encrypted, with the key in a file of yours: {reason}"),
+            "with a keyring that opens, other programs that read your files could not read them",
+        ),
+        Place::Memory => Check::good("secrets", "in memory"),
+    }
 }
 
 /// Engine, image and limits, and a run that proves them.
