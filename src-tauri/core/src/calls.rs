@@ -22,6 +22,7 @@ use crate::docs::{self, Detail};
 use crate::memory::{MemoryError, UpdateResult};
 use crate::output::{OutputError, run_of_name};
 use crate::run::Report;
+use crate::sandboxes::SandboxFacts;
 use crate::saved_tools::{NewTool, SavedToolsError};
 use crate::timestamp::now_ms;
 use crate::upstream::{Progress, UpstreamError, UpstreamState};
@@ -42,6 +43,7 @@ pub(crate) struct RunCalls {
     tool_calls_max: u64,
     at_once: Semaphore,
     called: Mutex<BTreeSet<String>>,
+    sandbox: Option<Arc<SandboxFacts>>,
     /// Hears how far tool calls have got.
     report: Option<Report>,
     notes: Mutex<BTreeSet<String>>,
@@ -151,6 +153,7 @@ impl RunCalls {
         run_id: String,
         writer: String,
         servers: Option<Vec<String>>,
+        sandbox: Option<Arc<SandboxFacts>>,
         report: Option<Report>,
     ) -> Self {
         let settings = bridge.settings();
@@ -164,6 +167,7 @@ impl RunCalls {
             tool_calls_max: settings.limits.calls_max,
             at_once: Semaphore::new(settings.limits.calls_at_once_max as usize),
             called: Mutex::default(),
+            sandbox,
             report,
             notes: Mutex::default(),
         }
@@ -214,7 +218,7 @@ impl RunCalls {
             | "memory.info" | "saved_tools.save" | "saved_tools.list" | "saved_tools.delete"
             | "output" => self.on_disk(method, params).await,
             "capabilities" => raw(&self.bridge.manual()),
-            "sandbox" => raw(&self.bridge.sandboxes().facts()),
+            "sandbox" => raw(&self.sandbox),
             _ => Err(CallError::new(
                 "value",
                 format!("the host knows no `{method}`"),

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 use runbridge_sandbox::Interpreter;
 use tokio::sync::{Notify, OwnedMutexGuard};
 
+use crate::sandboxes::SandboxFacts;
+
 /// Runs that may wait for one session; more are refused as busy.
 const WAITING_RUNS_MAX: usize = 64;
 
@@ -62,6 +64,8 @@ struct Session {
 pub struct Slot {
     /// The interpreter, once one was needed.
     pub interpreter: Option<Interpreter>,
+    /// The sandbox of the last interpreter; its kind is that of every later one.
+    pub sandbox: Option<Arc<SandboxFacts>>,
     /// Runs that this session has seen; names their sources.
     pub runs: u64,
     /// Why the variables of earlier runs are gone; told once.

@@ -23,7 +23,7 @@ pub use interpreter::{
     Guest, GuestExit, GuestHello, Image, Interpreter, OutputSink, PythonError, RunEnd, RunOutcome,
     RunRequest, Stream,
 };
-pub use limits::SandboxLimits;
+pub use limits::{Enforcement, LimitFact, SandboxLimits};
 
 /// What the host does for a guest. One handler serves one run.
 pub trait CallHandler: Send + Sync + 'static {

@@ -166,7 +166,7 @@ impl Life {
             "sandbox": { "spares": spares },
         });
         home.write(".runbridge/config/settings.json", &settings.to_string());
-        let mut variables = Vec::from(engine.variables());
+        let mut variables = engine.variables();
         variables.push(("MCP_BRIDGE_IMAGE".to_owned(), engine::image().to_owned()));
         variables.push((
             "RUNBRIDGE_HOME".to_owned(),
