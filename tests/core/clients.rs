@@ -11,6 +11,8 @@ mod guardian;
 mod home;
 #[path = "clients/moving.rs"]
 mod moving;
+#[path = "clients/own_command.rs"]
+mod own_command;
 #[path = "clients/places.rs"]
 mod places;
 #[path = "clients/races.rs"]
@@ -21,3 +23,5 @@ mod refusals;
 mod round_trip;
 #[path = "clients/texts.rs"]
 mod texts;
+#[path = "clients/window.rs"]
+mod window;

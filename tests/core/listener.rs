@@ -11,6 +11,7 @@ use runbridge_core::local_socket::{
     AppStream, ClaimError, ConnectError, GREETING_WITHIN, Hello, Owner, Refusal, connect,
 };
 use runbridge_core::paths::{Environment, Os, Paths};
+use runbridge_testkit::{Side, WireCheck};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -62,7 +63,8 @@ impl App {
 
     /// A client that may come in.
     async fn client(&self) -> Client {
-        Client(connect(&self.paths, &hello()).await.unwrap())
+        let stream = connect(&self.paths, &hello()).await.unwrap();
+        Client(stream, WireCheck::of(Side::Server))
     }
 
     /// Open the socket and say nothing yet.
@@ -118,10 +120,11 @@ fn hello() -> Hello {
     }
 }
 
-struct Client(AppStream);
+struct Client(AppStream, WireCheck);
 
 impl Client {
     async fn send(&mut self, message: Value) {
+        self.1.hear(&message);
         let line = format!("{message}\n");
         self.0.write.write_all(line.as_bytes()).await.unwrap();
     }
@@ -130,7 +133,12 @@ impl Client {
         let mut line = String::new();
         let read = self.0.read.read_line(&mut line);
         timeout(PATIENCE, read).await.unwrap().unwrap();
-        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error} in {line:?}"))
+        let message = serde_json::from_str(&line);
+        let message = message.unwrap_or_else(|error| panic!("{error} in {line:?}"));
+        self.1
+            .say(&message)
+            .unwrap_or_else(|wrong| panic!("{wrong}"));
+        message
     }
 
     async fn ask(&mut self, message: Value) -> Value {
@@ -199,7 +207,7 @@ async fn a_client_is_served_and_known_until_it_leaves() {
     client.works().await;
     let named = |clients: &Vec<_>| {
         let [
-            runbridge_core::listener::ConnectedClient {
+            runbridge_core::bridge::ConnectedClient {
                 name: Some(name),
                 pid: 4711,
                 ..

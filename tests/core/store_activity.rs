@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use runbridge_core::activity::{Activity, After, Call, Retention, RunEnded, RunStarted};
+use runbridge_core::output::Captured;
 use tempfile::TempDir;
 
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
@@ -26,7 +27,7 @@ fn started(run_id: &str, started_at: i64) -> RunStarted {
         code: "print(1)".to_owned(),
         sandbox: "podman".to_owned(),
         started_at,
-        session: None,
+        ..RunStarted::default()
     }
 }
 
@@ -63,6 +64,7 @@ fn a_run_with_its_calls_is_there_for_the_next_process() {
         ("running", None)
     );
     let call = Call {
+        number: 1,
         server: "git".to_owned(),
         tool: "log".to_owned(),
         arguments: "{\"n\":1}".to_owned(),
@@ -70,6 +72,7 @@ fn a_run_with_its_calls_is_there_for_the_next_process() {
         duration_ms: 12,
         result_bytes: 345,
         error_code: Some("tool_failed".to_owned()),
+        error: Some("no such branch".to_owned()),
     };
     activity.call_ended("a", call.clone());
     activity.call_ended(
@@ -77,6 +80,7 @@ fn a_run_with_its_calls_is_there_for_the_next_process() {
         Call {
             tool: "show".to_owned(),
             error_code: None,
+            error: None,
             ..call.clone()
         },
     );
@@ -84,12 +88,20 @@ fn a_run_with_its_calls_is_there_for_the_next_process() {
         "a",
         RunEnded {
             status: "error".to_owned(),
-            output_head: "out".to_owned(),
-            output_tail: "end".to_owned(),
+            stdout: Captured {
+                head: "out".to_owned(),
+                tail: "end".to_owned(),
+                omitted: 3,
+            },
+            stderr: Captured::from("warned"),
+            result: Some("42".to_owned()),
             error: Some("ValueError: x".to_owned()),
+            error_text: Some("Traceback: x".to_owned()),
             servers: vec!["git".to_owned()],
             calls: 2,
+            calls_failed: 1,
             ended_at: begin + 5,
+            ..RunEnded::default()
         },
     );
     drop(activity);
@@ -114,10 +126,20 @@ fn a_run_with_its_calls_is_there_for_the_next_process() {
     assert_eq!(
         (
             detail.code.as_str(),
-            detail.output_head.as_str(),
-            detail.output_tail.as_str()
+            detail.stdout.head.as_str(),
+            detail.stdout.tail.as_str(),
+            detail.stdout.omitted,
+            detail.stderr.head.as_str(),
         ),
-        ("print(1)", "out", "end")
+        ("print(1)", "out", "end", 3, "warned")
+    );
+    assert_eq!(
+        (
+            detail.result.as_deref(),
+            detail.error_text.as_deref(),
+            detail.row.calls_failed
+        ),
+        (Some("42"), Some("Traceback: x"), 1)
     );
     assert_eq!(detail.row.servers, ["git"]);
     assert_eq!(detail.call_list[0], call);
@@ -170,14 +192,19 @@ fn texts_are_bounded() {
     activity.run_ended(
         "a",
         RunEnded {
-            output_tail: "y".repeat(1_000_000),
+            stdout: Captured {
+                head: "h".repeat(1_000_000),
+                tail: "y".repeat(1_000_000),
+                omitted: 1,
+            },
             ..ended("success")
         },
     );
     let detail = activity.run("a").unwrap().unwrap();
     assert!(detail.code.len() <= 256 * 1024 && detail.code.contains("3000000 bytes in all"));
     assert!(detail.call_list[0].arguments.len() <= 16 * 1024);
-    assert_eq!(detail.output_tail.len(), 32 * 1024);
+    assert_eq!(detail.stdout.tail.len(), 32 * 1024);
+    assert_eq!(detail.stdout.omitted, 2_000_001 - 64 * 1024);
 }
 
 #[test]

@@ -7,7 +7,9 @@ use std::time::{Duration, Instant};
 
 use runbridge_core::catalog::{CallResult, Catalog, CatalogConfig, CatalogEvent, ServerStatus};
 use runbridge_core::clients::entry::{Entry, EntryTransport};
+use runbridge_core::secrets::Secrets;
 use runbridge_core::upstream::{UpstreamError, UpstreamLimits, UpstreamState};
+use runbridge_testkit::{Side, WireCheck};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
 use tokio::sync::broadcast;
@@ -18,9 +20,58 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A catalog in a folder of its own.
 pub(crate) struct Bench {
-    pub(crate) dir: TempDir,
+    pub(crate) dir: Traces,
     pub(crate) catalog: Arc<Catalog>,
     pub(crate) events: broadcast::Receiver<CatalogEvent>,
+}
+
+/// A folder in which scripted servers write down what they were told: it must have been what the
+/// protocol allows.
+pub(crate) struct Traces(TempDir);
+
+impl std::ops::Deref for Traces {
+    type Target = TempDir;
+
+    fn deref(&self) -> &TempDir {
+        &self.0
+    }
+}
+
+impl Drop for Traces {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        for file in std::fs::read_dir(self.path()).unwrap() {
+            let path = file.unwrap().path();
+            if path
+                .extension()
+                .is_none_or(|extension| extension != "trace")
+            {
+                continue;
+            }
+            let mut check = WireCheck::of(Side::Client);
+            for event in events(&path) {
+                if event["event"] == "start" {
+                    check = WireCheck::of(Side::Client);
+                }
+                check.hear(&event["said"]);
+                if let Some(message) = event.get("message")
+                    && let Err(wrong) = check.say(message)
+                {
+                    panic!("a server was told what the protocol does not allow: {wrong}");
+                }
+            }
+        }
+    }
+}
+
+/// What a scripted server has written down.
+fn events(trace: &Path) -> Vec<Value> {
+    let text = std::fs::read_to_string(trace).unwrap_or_default();
+    text.lines()
+        .filter_map(|line| serde_json::from_str(line).ok())
+        .collect()
 }
 
 impl Bench {
@@ -38,7 +89,7 @@ impl Bench {
     }
 
     fn made(limits: UpstreamLimits, env: &[(&str, String)]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = Traces(tempfile::tempdir().unwrap());
         let (catalog, events) = Self::catalog(&dir, limits, env);
         Self {
             dir,
@@ -58,7 +109,7 @@ impl Bench {
     }
 
     fn catalog(
-        dir: &TempDir,
+        dir: &Traces,
         limits: UpstreamLimits,
         env: &[(&str, String)],
     ) -> (Arc<Catalog>, broadcast::Receiver<CatalogEvent>) {
@@ -78,6 +129,7 @@ impl Bench {
                 limits,
                 cache_dir,
                 login_env: login_env.into(),
+                secrets: Secrets::in_memory(),
                 events,
             }),
             receiver,
@@ -110,10 +162,7 @@ impl Bench {
     }
 
     pub(crate) fn trace(&self, name: &str) -> Vec<Value> {
-        let text = std::fs::read_to_string(self.trace_path(name)).unwrap_or_default();
-        text.lines()
-            .filter_map(|line| serde_json::from_str(line).ok())
-            .collect()
+        events(&self.trace_path(name))
     }
 
     pub(crate) fn starts(&self, name: &str) -> usize {

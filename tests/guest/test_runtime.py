@@ -138,6 +138,7 @@ class Api(GuestCase):
         "capabilities": lambda p: "# The manual",
         "sandbox": lambda p: {"backend": "container", "limits": {"memory": 1}},
         "output": lambda p: "%(run_id)s %(start)s %(end)s" % p,
+        "result": lambda p: {"status": "running", "runId": p["run_id"]},
     }
 
     def value(self, expression):
@@ -458,6 +459,7 @@ class Discovery(Api):
         self.assertEqual(self.value("runtime.capability_summary()"), "# The manual")
         self.assertEqual(self.value("runtime.sandbox().limits.memory"), 1)
         self.assertEqual(self.value("runtime.output('r1', 5, 9)"), "r1 5 9")
+        self.assertEqual(self.value("runtime.result('r1').runId"), "r1")
 
     def test_a_call_names_its_run(self):
         run = self.run_ok("runtime.capability_summary()")

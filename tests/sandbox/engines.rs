@@ -102,7 +102,10 @@ pub(crate) async fn on_every_engine<F: Future<Output = ()>>(case: impl Fn(Engine
     if engines.is_empty() {
         // The thread of a test has its name.
         let test = std::thread::current();
-        runbridge_testkit::skip(test.name().unwrap_or("a test"), "no container engine is there");
+        runbridge_testkit::skip(
+            test.name().unwrap_or("a test"),
+            "no container engine is there",
+        );
     }
     for engine in engines {
         eprintln!("on {}", engine.name);

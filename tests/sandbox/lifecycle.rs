@@ -258,7 +258,7 @@ async fn reaping_takes_the_dead_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_missing_image_is_named_with_what_to_do() {
+async fn a_missing_image_is_named_with_the_reason() {
     on_every_engine(async |engine| {
         // The second cannot be pulled: `.invalid` resolves nowhere.
         for (image, part) in [
@@ -279,10 +279,7 @@ async fn a_missing_image_is_named_with_what_to_do() {
                 panic!("{error}")
             };
             assert_eq!(named, image);
-            assert!(
-                reason.contains(part) && reason.contains("MCP_BRIDGE_IMAGE"),
-                "{reason}"
-            );
+            assert!(reason.contains(part), "{reason}");
         }
     })
     .await;

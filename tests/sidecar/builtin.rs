@@ -21,16 +21,28 @@ fn automatic(socket: Option<&str>) -> BridgeOptions {
         .variable("MCP_BRIDGE_RUNTIME", "auto")
         .variable("PATH", "/nowhere");
     // Nowhere is as good a place as any to find none.
-    options.variable("DOCKER_HOST", socket.unwrap_or("unix:///nowhere/docker.sock"))
+    options.variable(
+        "DOCKER_HOST",
+        socket.unwrap_or("unix:///nowhere/docker.sock"),
+    )
 }
 
 #[test]
 fn what_is_not_there_says_what_to_do_instead() {
     let bridge = builtin().start(TempHome::new());
     for (code, told) in [
-        ("import numpy", "numpy is not in the built-in sandbox; switch to Container in Sandbox settings"),
-        ("import pandas as pd", "pandas is not in the built-in sandbox; switch to Container"),
-        ("import ctypes", "ctypes is not in the built-in sandbox; switch to Container"),
+        (
+            "import numpy",
+            "numpy is not in the built-in sandbox; switch to Container in Sandbox settings",
+        ),
+        (
+            "import pandas as pd",
+            "pandas is not in the built-in sandbox; switch to Container",
+        ),
+        (
+            "import ctypes",
+            "ctypes is not in the built-in sandbox; switch to Container",
+        ),
         (
             "import threading\nthreading.Thread(target=print).start()",
             "the built-in sandbox has no threads; use `await`, `asyncio.gather`",
@@ -73,18 +85,25 @@ fn the_reply_python_and_doctor_tell_which_sandbox_it_is() {
     assert_eq!(reply.str("sandbox"), "wasi", "{}", reply.result);
     let facts: serde_json::Value = serde_json::from_str(reply.stdout()).unwrap();
     assert_eq!(facts["backend"], "wasi");
-    assert!(facts["python"].as_str().unwrap().starts_with("3."), "{facts}");
+    assert!(
+        facts["python"].as_str().unwrap().starts_with("3."),
+        "{facts}"
+    );
     let memory = &facts["limits"]["memory_bytes_max"];
     assert_eq!(
         memory,
         &json!({ "asked": 300.0 * f64::from(1 << 20), "enforced": true, "how": "worker" })
     );
     assert_eq!(facts["limits"]["cpus_max"]["enforced"], false, "{facts}");
-    assert!(reply.text().contains("0.5 CPUs is not in force"), "{}", reply.text());
+    assert!(
+        reply.text().contains("0.5 CPUs is not in force"),
+        "{}",
+        reply.text()
+    );
 
     let doctor = doctor(&bridge);
     for part in [
-        "built-in Python 3.",
+        "built-in, Python 3.",
         "memory_bytes_max 314572800, by worker",
         "in the built-in sandbox, in ",
     ] {
@@ -127,8 +146,8 @@ fn without_any_engine_the_automatic_choice_works_and_doctor_says_why() {
     assert_eq!(bridge.run("print(1)").str("sandbox"), "wasi");
     let told = doctor(&bridge);
     assert!(
-        told.contains("built-in Python 3.")
-            && told.contains("for want of a container: no container engine is available"),
+        told.contains("built-in, Python 3.")
+            && told.contains("none in use: no container engine is available"),
         "{told}"
     );
     bridge.close();
@@ -138,7 +157,10 @@ fn without_any_engine_the_automatic_choice_works_and_doctor_says_why() {
 fn a_container_that_is_ready_is_taken_and_a_session_keeps_what_it_began_with() {
     let engine = engine();
     if engine.is_builtin() {
-        return runbridge_testkit::skip("the automatic choice of a container", "no engine is there");
+        return runbridge_testkit::skip(
+            "the automatic choice of a container",
+            "no engine is there",
+        );
     }
     let bridge = on(engine)
         .variable("MCP_BRIDGE_RUNTIME", "auto")
@@ -214,21 +236,27 @@ fn the_first_start_on_a_machine_tells_what_it_does() {
         .notification(Duration::from_secs(120), |notification| {
             notification["params"]["message"]
                 .as_str()
-                .is_some_and(|words| words.starts_with("preparing the built-in Python for this machine, once"))
+                .is_some_and(|words| {
+                    words.starts_with("preparing the built-in Python for this machine, once")
+                })
         });
     assert!(told.is_some(), "no progress was told");
     let reply = pending.wait(Duration::from_secs(180)).unwrap();
     assert_eq!(reply["structuredContent"]["stdout"], "ready\n", "{reply}");
-    assert!(bridge.client().stderr().contains("preparing the built-in Python"));
+    assert!(
+        bridge
+            .client()
+            .stderr()
+            .contains("preparing the built-in Python")
+    );
     bridge.close();
 }
 
 #[test]
 fn a_worker_that_is_killed_costs_one_session() {
     let bridge = builtin().start(TempHome::new());
-    let run = |session: &str, code: &str| {
-        bridge.run_with(json!({ "code": code, "session": session }))
-    };
+    let run =
+        |session: &str, code: &str| bridge.run_with(json!({ "code": code, "session": session }));
     run("one", "kept = 'one'");
     let before = workers(&bridge);
     run("two", "kept = 'two'");
@@ -307,7 +335,14 @@ print(json.dumps(facts))",
     // WASI's number of ENOSPC.
     assert_eq!(facts["/tmp"], json!([true, 51]), "{facts}");
     assert_eq!(facts["/workspace"], json!([true, 51]), "{facts}");
-    for place in ["/etc/passwd", "/proc/self/maps", "/home", "/lib/new", "/new", "/tmp/../etc/hostname"] {
+    for place in [
+        "/etc/passwd",
+        "/proc/self/maps",
+        "/home",
+        "/lib/new",
+        "/new",
+        "/tmp/../etc/hostname",
+    ] {
         assert_ne!(facts[place], "opened", "{place}");
         assert!(facts[place].is_string(), "{place}: {facts}");
     }
@@ -322,8 +357,16 @@ fn an_interrupted_run_answers_soon_and_the_next_one_at_once() {
     // C code that never looks at an interrupt.
     let begun = Instant::now();
     let reply = bridge.ends("sum(range(10**12))", 1, "timeout");
-    assert!(begun.elapsed() < Duration::from_secs(8), "{:?}", begun.elapsed());
-    assert!(reply.text().contains("as they were before it"), "{}", reply.text());
+    assert!(
+        begun.elapsed() < Duration::from_secs(8),
+        "{:?}",
+        begun.elapsed()
+    );
+    assert!(
+        reply.text().contains("as they were before it"),
+        "{}",
+        reply.text()
+    );
     assert_eq!(bridge.prints("print(kept)"), "1\n");
     bridge.close();
 }

@@ -254,11 +254,9 @@ fn the_image_is_a_setting_and_its_absence_an_error_of_the_run() {
         "{}",
         reply.result
     );
-    assert!(
-        reply.text().contains("localhost/absent:1"),
-        "{}",
-        reply.text()
-    );
+    let text = reply.text();
+    assert!(text.contains("localhost/absent:1"), "{text}");
+    assert_eq!(text.matches("MCP_BRIDGE_IMAGE").count(), 1, "{text}");
     // The bridge goes on with what needs no sandbox.
     bridge.client().request("tools/list", json!({})).unwrap();
     let again = bridge.run("print(1)");

@@ -16,6 +16,7 @@ mod failures_of_engines;
 mod failures_of_servers;
 mod limits;
 mod memory;
+mod patience;
 mod python;
 mod real_clients;
 mod real_servers;
@@ -24,6 +25,8 @@ mod relay;
 mod reply;
 mod revisions;
 mod sandbox;
+#[cfg(target_os = "linux")]
+mod secrets;
 mod servers;
 mod tokens;
 

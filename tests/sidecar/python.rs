@@ -308,6 +308,41 @@ print(await attempt(mcp_stub.open_schema(repo_name='x', whatever=1)))
 }
 
 #[test]
+fn an_integer_that_would_be_rounded_on_its_way_is_refused() {
+    let bridge = with_stub(engine());
+    let printed = bridge.prints(
+        "
+print(await mcp_stub.add(a=2**63 - 2, b=1))
+before = (await mcp_stub.counts())['calls']
+for wrong in ([2**64], {'deep': -2**63 - 1}, 10**500):
+    try:
+        print(await mcp_stub.open_schema(repo_name='x', whatever=wrong))
+    except ValueError as error:
+        print(str(error)[:90], len(str(error)) < 300)
+print((await mcp_stub.counts())['calls'] - before)
+",
+    );
+    let lines: Vec<&str> = printed.lines().collect();
+    assert_eq!(lines[0], "9223372036854775807", "{printed}");
+    for (line, integer) in lines[1..4].iter().zip([
+        "18446744073709551616",
+        "-9223372036854775809",
+        "1000000000000000000000000000000000000000…",
+    ]) {
+        assert!(
+            line.starts_with(&format!("the arguments hold the integer {integer}"))
+                && line.ends_with("True"),
+            "{printed}"
+        );
+    }
+    assert_eq!(
+        lines[4], "1",
+        "only the second count may have been sent: {printed}"
+    );
+    bridge.close();
+}
+
+#[test]
 fn a_schema_of_any_shape_is_accepted_and_an_unreadable_one_checks_nothing() {
     let home = TempHome::new();
     let tools = json!([

@@ -70,6 +70,30 @@ fn claude_code_connects_to_us_and_we_read_what_it_writes() {
 }
 
 #[test]
+fn claude_codes_own_command_connects_us() {
+    let (home, claude) = (TempHome::new(), components().client("claude"));
+    std::fs::create_dir_all(home.join(".claude")).unwrap();
+    home.write(".local/bin/claude", "");
+    std::fs::remove_file(home.join(".local/bin/claude")).unwrap();
+    std::os::unix::fs::symlink(&claude, home.join(".local/bin/claude")).unwrap();
+    let connected = runbridge(&home, &["connect", "claude-code"]);
+    assert!(connected.contains("`claude mcp add-json`"), "{connected}");
+    let read = || std::fs::read_to_string(home.join(".claude.json")).unwrap();
+    let written: Value = serde_json::from_str(&read()).unwrap();
+    assert_eq!(written["mcpServers"]["runbridge"]["command"], SIDECAR);
+    // It notes more than our entry in there, which we did not plan.
+    assert!(written.as_object().unwrap().len() > 1, "{written}");
+    let listed = says(&home, &claude, &["mcp", "list"]);
+    assert!(listed.contains("runbridge:"), "{listed}");
+    let again = runbridge(&home, &["connect", "claude-code"]);
+    assert!(again.contains("connected already"), "{again}");
+    runbridge(&home, &["disconnect", "claude-code"]);
+    let left: Value = serde_json::from_str(&read()).unwrap();
+    assert!(left["mcpServers"].get("runbridge").is_none(), "{left}");
+    assert!(left.as_object().unwrap().len() > 1, "{left}");
+}
+
+#[test]
 fn codex_reads_our_entry() {
     let (home, codex) = (TempHome::new(), components().client("codex"));
     let before = "# mine\nmodel = \"o9\"   # trailing\n\n[mcp_servers.other]\ncommand = \"x\"\n";

@@ -1,7 +1,8 @@
 //! A scripted MCP server over stdio: as slow, huge, silent, wrong or mortal as a test asks.
 //!
 //! The script is the first argument, a JSON object; see [`Script`]. What was received, and each
-//! start, is appended to the trace file as one JSON object per line.
+//! start, is appended to the trace file as one JSON object per line; of what was sent, only that on
+//! which the form of what is received depends.
 
 #![allow(
     clippy::unwrap_used,
@@ -182,6 +183,9 @@ impl Server {
                     if !version.is_empty() {
                         result["protocolVersion"] = version.into();
                     }
+                    self.trace(&json!({ "event": "said", "said": {
+                        "id": id, "result": { "protocolVersion": result["protocolVersion"] },
+                    } }));
                     self.result(id, &result);
                 }
             },
@@ -278,7 +282,9 @@ impl Server {
                 let ask_id = self.next_id.fetch_add(1, Ordering::SeqCst);
                 let (sender, receiver) = mpsc::channel();
                 self.asked.lock().unwrap().insert(ask_id, sender);
-                self.send(&json!({ "jsonrpc": "2.0", "id": ask_id, "method": arguments["method"], "params": arguments["params"] }));
+                let question = json!({ "jsonrpc": "2.0", "id": ask_id, "method": arguments["method"], "params": arguments["params"] });
+                self.trace(&json!({ "event": "said", "said": question }));
+                self.send(&question);
                 let answer = receiver
                     .recv_timeout(Duration::from_secs(5))
                     .unwrap_or_else(|_| json!("none"));

@@ -4,6 +4,11 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value, json};
 
+use crate::{Side, WireCheck};
+
+/// Where the scripted servers of a home write down what they are told.
+const RECORDS: &str = "told";
+
 /// A user's home that lives as long as the value.
 pub struct TempHome {
     dir: tempfile::TempDir,
@@ -17,7 +22,7 @@ impl TempHome {
             .prefix("rbt-")
             .tempdir_in(std::env::temp_dir())
             .unwrap();
-        for folder in ["MCPs", "tmp", "files"] {
+        for folder in ["MCPs", "tmp", "files", RECORDS] {
             std::fs::create_dir(dir.path().join(folder)).unwrap();
         }
         Self { dir }
@@ -65,15 +70,23 @@ impl TempHome {
         for cache in [".runbridge/cache", ".cache/runbridge"] {
             let cache = self.join(cache);
             std::fs::create_dir_all(&cache).unwrap();
-            let linked = std::os::unix::fs::symlink(target.join("guest/cache"), cache.join("python"));
+            let linked =
+                std::os::unix::fs::symlink(target.join("guest/cache"), cache.join("python"));
             let there = linked.is_ok() || cache.join("python").exists();
             assert!(there, "{linked:?}");
         }
     }
 
     /// The entry of the scripted server `tests/support/stub_server.py`. Its command line names this
-    /// home, so that a process that outlives the test is found.
+    /// home, so that a process that outlives the test is found. What it is told is checked when the
+    /// home goes.
     pub fn stub(&self, arguments: &[&str]) -> Value {
+        let records = self.join(RECORDS).to_string_lossy().into_owned();
+        self.quick_stub(&[&["--record", &records], arguments].concat())
+    }
+
+    /// As [`TempHome::stub`], for measuring: nothing is written down or checked.
+    pub fn quick_stub(&self, arguments: &[&str]) -> Value {
         let script = self.join("stub_server.py");
         if !script.exists() {
             std::fs::write(&script, include_str!("stub_server.py")).unwrap();
@@ -81,6 +94,38 @@ impl TempHome {
         let mut args = vec!["-B".to_owned(), script.to_string_lossy().into_owned()];
         args.extend(arguments.iter().map(|argument| (*argument).to_owned()));
         json!({ "command": python(), "args": args, "env": { "STUB_SECRET": "s3cr3t-value-of-stub" } })
+    }
+}
+
+impl Drop for TempHome {
+    fn drop(&mut self) {
+        let Ok(records) = std::fs::read_dir(self.join(RECORDS)) else {
+            return;
+        };
+        if std::thread::panicking() {
+            return;
+        }
+        for record in records {
+            let text = std::fs::read_to_string(record.unwrap().path()).unwrap();
+            let mut check = WireCheck::of(Side::Client);
+            for line in text.lines() {
+                // A process that was killed may have left half a line.
+                let Ok(message) = serde_json::from_str::<Value>(line) else {
+                    continue;
+                };
+                if let Err(wrong) = check.say(&message) {
+                    panic!("a server was told what the protocol does not allow: {wrong}");
+                }
+                if message["method"] == "initialize" {
+                    // The scripted server takes what it is offered.
+                    let revision = &message["params"]["protocolVersion"];
+                    check.hear(&json!({
+                        "id": message["id"],
+                        "result": { "protocolVersion": revision },
+                    }));
+                }
+            }
+        }
     }
 }
 

@@ -15,6 +15,7 @@ mod home;
 mod leftovers;
 mod mcp;
 mod reply;
+mod wire;
 
 pub use components::Components;
 pub use engine::{Container, Engine, image};
@@ -23,6 +24,7 @@ pub use home::TempHome;
 pub use leftovers::Leftovers;
 pub use mcp::{Closed, Era, McpClient, Pending};
 pub use reply::{Reply, RequestError};
+pub use wire::{Side, WireCheck};
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use crate::{Reply, RequestError, wait_for};
+use crate::{Reply, RequestError, Side, WireCheck, wait_for};
 
 /// How long a request may take unless the caller says otherwise.
 const REQUEST_DEADLINE: Duration = Duration::from_mins(1);
@@ -80,11 +80,13 @@ impl Pending {
 }
 
 /// What the reading thread and the client share.
-#[derive(Default)]
 struct Shared {
     waiting: Mutex<HashMap<u64, Sender<(Value, Instant)>>>,
     notifications: Mutex<Vec<Value>>,
     impure: Mutex<Vec<String>>,
+    check: Mutex<WireCheck>,
+    /// What the server said that the protocol's schema does not allow.
+    invalid: Mutex<Vec<String>>,
     bytes: AtomicUsize,
     /// stdout has ended: nobody will answer any more.
     closed: AtomicBool,
@@ -143,7 +145,15 @@ impl McpClient {
             .stderr(log)
             .spawn()
             .unwrap_or_else(|error| panic!("cannot start {}: {error}", program.display()));
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(Shared {
+            waiting: Mutex::default(),
+            notifications: Mutex::default(),
+            impure: Mutex::default(),
+            check: Mutex::new(WireCheck::of(Side::Server)),
+            invalid: Mutex::default(),
+            bytes: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+        });
         let stdin = Arc::new(Mutex::new(child.stdin.take()));
         let stdout = child.stdout.take().unwrap();
         std::thread::spawn({
@@ -239,6 +249,9 @@ impl McpClient {
 
     /// Send a line as it is, well-formed or not.
     pub fn write_line(&self, line: &str) {
+        if let Ok(message) = serde_json::from_str(line) {
+            self.shared.check.lock().unwrap().hear(&message);
+        }
         write_line(&self.stdin, line);
     }
 
@@ -349,6 +362,14 @@ impl Drop for McpClient {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        let invalid = std::mem::take(&mut *self.shared.invalid.lock().unwrap());
+        if !std::thread::panicking() {
+            assert!(
+                invalid.is_empty(),
+                "the server said what the protocol does not allow:\n{}",
+                invalid.join("\n")
+            );
+        }
     }
 }
 
@@ -371,7 +392,13 @@ fn read(mut stdout: impl std::io::BufRead, shared: &Shared, stdin: &Mutex<Option
         };
         let at = Instant::now();
         match message(&line) {
-            Some(message) => take(message, at, shared, stdin),
+            Some(message) => {
+                let message = Value::Object(message);
+                if let Err(wrong) = shared.check.lock().unwrap().say(&message) {
+                    shared.invalid.lock().unwrap().push(wrong);
+                }
+                take(message, at, shared, stdin);
+            }
             None => shared
                 .impure
                 .lock()
@@ -399,25 +426,16 @@ fn message(line: &[u8]) -> Option<Map<String, Value>> {
     (message.get("jsonrpc") == Some(&json!("2.0")) && (is_answer || is_question)).then_some(message)
 }
 
-fn take(
-    message: Map<String, Value>,
-    at: Instant,
-    shared: &Shared,
-    stdin: &Mutex<Option<ChildStdin>>,
-) {
+fn take(message: Value, at: Instant, shared: &Shared, stdin: &Mutex<Option<ChildStdin>>) {
     let unreadable = message.get("id").is_none_or(Value::is_null);
     let method = message.get("method").cloned();
     match (method, message.get("id").cloned()) {
         (None, id) if !unreadable => {
             let waiting = id.and_then(|id| shared.waiting.lock().unwrap().remove(&id.as_u64()?));
             match waiting {
-                Some(waiting) => drop(waiting.send((Value::Object(message), at))),
+                Some(waiting) => drop(waiting.send((message, at))),
                 // An answer that nobody asked for, or a second one.
-                None => shared
-                    .impure
-                    .lock()
-                    .unwrap()
-                    .push(Value::Object(message).to_string()),
+                None => shared.impure.lock().unwrap().push(message.to_string()),
             }
         }
         (Some(method), Some(id)) => {
@@ -430,10 +448,6 @@ fn take(
             write_line(stdin, &answer.to_string());
         }
         // A notification; and what could not be read has no id to answer to.
-        (Some(_), None) | (None, _) => shared
-            .notifications
-            .lock()
-            .unwrap()
-            .push(Value::Object(message)),
+        (Some(_), None) | (None, _) => shared.notifications.lock().unwrap().push(message),
     }
 }

@@ -21,6 +21,7 @@ parser.add_argument("--stderr", type=int, default=0, help="bytes on stderr first
 parser.add_argument("--exit-at-once", action="store_true")
 parser.add_argument("--hang", action="store_true", help="never answer anything")
 parser.add_argument("--child", action="store_true", help="have a child that ignores SIGTERM")
+parser.add_argument("--record", help="a folder where a file of this process gets each line that came")
 parser.add_argument("--starts", help="a file that gets one line for each start")
 options = parser.parse_args()
 
@@ -197,9 +198,16 @@ if options.noise:
     sys.stdout.write(("noise " * 20 + "\n") * (options.noise // 121 + 1))
     sys.stdout.flush()
 
+record = None
+if options.record:
+    record = open("%s/%d" % (options.record, os.getpid()), "w", encoding="utf-8")
+
 # Quick tools answer on the reading thread: a thread a call would be most of what a benchmark sees.
 SLOW = {"sleep_ms", "never", "big", "crash"}
 for line in sys.stdin:
+    if record:
+        record.write(line)
+        record.flush()
     if options.hang or not line.strip():
         continue
     request = json.loads(line)

@@ -7,6 +7,7 @@ import { open, views } from './window';
 const titles = {
   home: 'Home',
   servers: 'Servers',
+  clients: 'Clients',
   sandbox: 'Sandbox',
   memory: 'Memory',
   activity: 'Activity',
@@ -19,7 +20,7 @@ const focused = (page: Page): Promise<string> =>
     return it?.getAttribute('aria-label') ?? it?.querySelector('.title')?.textContent ?? it?.textContent?.trim() ?? '';
   });
 
-test('1 to 6 show the views and put the focus on their titles', async () => {
+test('1 to 7 show the views and put the focus on their titles', async () => {
   const page = await open();
   for (const [index, view] of [...views].reverse().entries()) {
     await page.keyboard.press(String(views.length - index));
@@ -36,7 +37,7 @@ test('/ leads to the search, where letters and numbers are only text', async () 
   expect(await page.getByRole('searchbox', { name: 'Search servers' }).inputValue()).toBe('git1/');
   await page.getByRole('heading', { level: 1, name: 'Servers' }).waitFor();
   await page.keyboard.press('Escape');
-  await page.keyboard.press('4');
+  await page.keyboard.press('5');
   await page.getByRole('heading', { level: 1, name: 'Memory' }).waitFor();
 });
 
@@ -87,7 +88,7 @@ test('a dialog keeps the focus, closes with Escape and gives the focus back', as
     const outside = await page.evaluate(() => document.activeElement !== document.body && !document.activeElement?.closest('dialog'));
     expect(outside).toBe(false);
   }
-  await page.keyboard.press('4');
+  await page.keyboard.press('5');
   await dialog.waitFor();
   await page.keyboard.press('Escape');
   await dialog.waitFor({ state: 'detached' });

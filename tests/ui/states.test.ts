@@ -18,6 +18,13 @@ const lists: {
     full: 'filesystem',
   },
   {
+    name: 'clients',
+    at: { view: 'clients' },
+    empty: 'No client was found',
+    failed: 'Something went wrong inside Runbridge',
+    full: 'Claude Desktop',
+  },
+  {
     name: 'memory',
     at: { view: 'memory' },
     empty: 'Nothing is remembered yet',

@@ -13,6 +13,7 @@ mkdirSync(pictures, { recursive: true });
 const opened: Record<View, string | undefined> = {
   home: undefined,
   servers: 'github',
+  clients: 'claude-desktop',
   sandbox: undefined,
   memory: 'shop/customers',
   activity: 'run-44',
@@ -41,6 +42,10 @@ const parts: { name: string; options: Options }[] = [
     name: 'damaged memory item',
     options: { view: 'memory', open: 'old/import' },
   },
+  { name: 'client that lost us', options: { view: 'clients', open: 'windsurf' } },
+  { name: 'client with several files', options: { view: 'clients', open: 'vscode' } },
+  { name: 'client whose file is broken', options: { view: 'clients', open: 'zed' } },
+  { name: 'client with servers of its own', options: { view: 'clients', open: 'claude-code' } },
   { name: 'first run', options: { view: 'home', scenario: 'first-run' } },
   { name: 'add dialog', options: { view: 'servers', part: 'add' } },
 ];

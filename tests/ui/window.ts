@@ -6,7 +6,7 @@ import axe from 'axe-core';
 import { chromium, type Browser, type Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, expect, inject } from 'vitest';
 
-export const views = ['home', 'servers', 'sandbox', 'memory', 'activity', 'settings'] as const;
+export const views = ['home', 'servers', 'clients', 'sandbox', 'memory', 'activity', 'settings'] as const;
 
 export type View = (typeof views)[number];
 
@@ -144,4 +144,5 @@ export interface Recorded {
   emit(change: object, lose?: boolean): void;
   playRun(step: number): Promise<void>;
   serverBecomesReady(name: string): void;
+  clientForgets(id: string): void;
 }

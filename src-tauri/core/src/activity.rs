@@ -8,6 +8,7 @@
 mod pending;
 mod rows;
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -16,13 +17,14 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use serde::Serialize;
 
+use crate::output::Captured;
 use crate::store::{self, StoreError};
 use crate::timestamp;
 use pending::Pending;
 
 /// Bytes of code that are kept of a run.
 pub const CODE_BYTES_MAX: usize = 256 * 1024;
-/// Bytes of each end of a run's output.
+/// Bytes of each end of each stream of a run, of its value and of its error.
 pub const OUTPUT_BYTES_MAX: usize = 32 * 1024;
 /// Bytes of a call's arguments.
 pub const ARGUMENTS_BYTES_MAX: usize = 16 * 1024;
@@ -68,8 +70,12 @@ pub struct RunStarted {
     pub run_id: String,
     /// The client's name.
     pub client: String,
+    /// The connection that asked; unique across bridges.
+    pub connection: Option<String>,
     /// The named session, if it is not the connection's own.
     pub session: Option<String>,
+    /// The first line of the code that says something.
+    pub title: String,
     /// The Python.
     pub code: String,
     /// Which sandbox, such as `podman (rootless)`.
@@ -82,6 +88,8 @@ pub struct RunStarted {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Call {
+    /// Its number in its run, from 1.
+    pub number: u64,
     /// Which server.
     pub server: String,
     /// Which tool.
@@ -96,6 +104,8 @@ pub struct Call {
     pub result_bytes: u64,
     /// Why it failed; `None`: it did not.
     pub error_code: Option<String>,
+    /// The same in words.
+    pub error: Option<String>,
 }
 
 /// A run that has ended.
@@ -103,16 +113,30 @@ pub struct Call {
 pub struct RunEnded {
     /// The status of its reply.
     pub status: String,
-    /// The beginning of its output.
-    pub output_head: String,
-    /// The end of it, if that is not in the beginning.
-    pub output_tail: String,
+    /// What it printed.
+    pub stdout: Captured,
+    /// What it printed to stderr.
+    pub stderr: Captured,
+    /// Value of the last expression.
+    pub result: Option<String>,
     /// One line on what went wrong.
     pub error: Option<String>,
+    /// All that is known of it: the traceback, if there is one.
+    pub error_text: Option<String>,
     /// Servers it called.
     pub servers: Vec<String>,
     /// How many calls it made.
     pub calls: u64,
+    /// How many of them failed.
+    pub calls_failed: u64,
+    /// The kind of sandbox: `container` or `wasi`.
+    pub kind: Option<String>,
+    /// Tokens of the reply.
+    pub reply_tokens: u64,
+    /// Tokens of the results of its calls.
+    pub result_tokens: u64,
+    /// Tokens of the definitions of all tools that it might have called.
+    pub definition_tokens: u64,
     /// Milliseconds since 1970.
     pub ended_at: i64,
 }
@@ -126,7 +150,11 @@ pub struct RunRow {
     /// See [`RunStarted`].
     pub client: String,
     /// See [`RunStarted`].
+    pub connection: Option<String>,
+    /// See [`RunStarted`].
     pub session: Option<String>,
+    /// See [`RunStarted`].
+    pub title: String,
     /// See [`RunStarted`].
     pub sandbox: String,
     /// See [`RunStarted`].
@@ -141,6 +169,16 @@ pub struct RunRow {
     pub servers: Vec<String>,
     /// See [`RunEnded`].
     pub calls: u64,
+    /// See [`RunEnded`].
+    pub calls_failed: u64,
+    /// See [`RunEnded`].
+    pub kind: Option<String>,
+    /// See [`RunEnded`].
+    pub reply_tokens: u64,
+    /// See [`RunEnded`].
+    pub result_tokens: u64,
+    /// See [`RunEnded`].
+    pub definition_tokens: u64,
 }
 
 /// One run with everything that is kept of it.
@@ -153,9 +191,13 @@ pub struct RunDetail {
     /// The Python.
     pub code: String,
     /// See [`RunEnded`].
-    pub output_head: String,
+    pub stdout: Captured,
     /// See [`RunEnded`].
-    pub output_tail: String,
+    pub stderr: Captured,
+    /// See [`RunEnded`].
+    pub result: Option<String>,
+    /// See [`RunEnded`].
+    pub error_text: Option<String>,
     /// Its calls in the order they ended, the first thousand.
     pub call_list: Vec<Call>,
 }
@@ -169,6 +211,45 @@ pub struct After {
     pub run_id: String,
 }
 
+/// Which runs that have ended; `None` and an empty text ask for all.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Of this client.
+    pub client: Option<String>,
+    /// That called this server.
+    pub server: Option<String>,
+    /// That ended so.
+    pub status: Option<String>,
+    /// Whose code or output contains this, in either case of letters.
+    pub text: String,
+}
+
+/// Some runs that have ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page {
+    /// Newest first.
+    pub runs: Vec<RunRow>,
+    /// How many there are in all.
+    pub total: u64,
+    /// More runs follow.
+    pub more: bool,
+    /// Every client with a run on record, by name.
+    pub clients: Vec<String>,
+}
+
+/// Sums over the runs that ended since some time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Runs.
+    pub runs: u64,
+    /// Calls.
+    pub calls: u64,
+    /// Tokens of tool definitions, once per connection.
+    pub definition_tokens: u64,
+    /// Tokens of results above those of the replies.
+    pub results_saved_tokens: u64,
+}
+
 /// The record. Dropping it writes what is waiting, for at most two seconds.
 #[derive(Debug)]
 pub struct Activity {
@@ -178,7 +259,7 @@ pub struct Activity {
 #[derive(Debug)]
 struct Shared {
     path: PathBuf,
-    retention: Retention,
+    retention: Mutex<Retention>,
     state: Mutex<State>,
     /// Something in `state` changed.
     changed: Condvar,
@@ -195,6 +276,8 @@ struct State {
     notice: Option<String>,
     /// Try again without waiting.
     hurry: bool,
+    /// Apply retention with the next write.
+    prune: bool,
     closing: bool,
     closed: bool,
 }
@@ -204,7 +287,7 @@ impl Activity {
     pub fn open(path: &Path, retention: Retention) -> Self {
         let shared = Arc::new(Shared {
             path: path.to_owned(),
-            retention,
+            retention: Mutex::new(retention),
             state: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -236,6 +319,35 @@ impl Activity {
     /// A run has ended.
     pub fn run_ended(&self, run_id: &str, end: RunEnded) {
         self.shared.record(|pending| pending.run_ended(run_id, end));
+    }
+
+    /// Keep by these bounds from now on. What is too old or too much goes with the next runs.
+    pub fn set_retention(&self, retention: Retention) {
+        let mut kept = self.shared.retention.lock();
+        let kept = kept
+            .as_deref_mut()
+            .unwrap_or_else(|poisoned| poisoned.get_mut());
+        if *kept != retention {
+            *kept = retention;
+            self.shared.lock().prune = true;
+        }
+    }
+
+    /// A memory item was loaded.
+    pub fn memory_used(&self, key: &str, at: i64) {
+        self.shared.record(|pending| pending.memory_used(key, at));
+    }
+
+    /// When memory items were last loaded, by key, as far as that is on record. Blocks.
+    pub fn memory_uses(&self) -> HashMap<String, i64> {
+        let stored = self.shared.open_to_read().ok().flatten();
+        let stored = stored.and_then(|connection| rows::memory_uses(&connection).ok());
+        let mut uses = stored.unwrap_or_default();
+        let state = self.shared.lock();
+        for pending in [&*state.writing, &state.pending] {
+            uses.extend(pending.memory_uses());
+        }
+        uses
     }
 
     /// What the user should know about the record; `None`: all is well.
@@ -276,6 +388,82 @@ impl Activity {
         Ok(page)
     }
 
+    /// Runs that have ended and that `filter` lets through, newest first. Blocks.
+    pub fn page(
+        &self,
+        filter: &Filter,
+        after: Option<&After>,
+        rows: usize,
+    ) -> Result<Page, StoreError> {
+        let rows = rows.min(PAGE_ROWS_MAX);
+        let mut page = match self.shared.open_to_read()? {
+            Some(connection) => rows::page(&connection, filter, after, rows)
+                .map_err(store::failed("read", &self.shared.path))?,
+            None => Page::default(),
+        };
+        // Only what could not be written is still in memory; it is newer than all that was.
+        let state = self.shared.lock();
+        for pending in [&*state.writing, &state.pending] {
+            for detail in pending.ended() {
+                if page.runs.iter().any(|row| row.run_id == detail.row.run_id)
+                    || !filter.accepts(&detail)
+                {
+                    continue;
+                }
+                page.total += 1;
+                if !page.clients.contains(&detail.row.client) {
+                    page.clients.push(detail.row.client.clone());
+                }
+                if after.is_none() {
+                    page.runs.push(detail.row);
+                }
+            }
+        }
+        drop(state);
+        page.runs
+            .sort_by(|a, b| (b.started_at, &b.run_id).cmp(&(a.started_at, &a.run_id)));
+        page.more |= page.runs.len() > rows;
+        page.runs.truncate(rows);
+        page.clients.sort();
+        Ok(page)
+    }
+
+    /// Sums over the runs that were asked for at `since` or later. Blocks.
+    pub fn sums(&self, since: i64) -> Result<Sums, StoreError> {
+        match self.shared.open_to_read()? {
+            Some(connection) => {
+                rows::sums(&connection, since).map_err(store::failed("read", &self.shared.path))
+            }
+            None => Ok(Sums::default()),
+        }
+    }
+
+    /// Calls of each server since some time. Blocks.
+    pub fn calls_by_server(&self, since: i64) -> Result<Vec<(String, u64)>, StoreError> {
+        match self.shared.open_to_read()? {
+            Some(connection) => rows::calls_by_server(&connection, since)
+                .map_err(store::failed("read", &self.shared.path)),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Whether any run has ever ended well. Blocks.
+    pub fn any_success(&self) -> Result<bool, StoreError> {
+        match self.shared.open_to_read()? {
+            Some(connection) => {
+                rows::any_success(&connection).map_err(store::failed("read", &self.shared.path))
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Forget every run that has ended. Blocks.
+    pub fn clear(&self) -> Result<(), StoreError> {
+        self.shared.flush(QUERY_WAIT);
+        let (connection, _) = store::open_or_set_aside(&self.shared.path, rows::MIGRATIONS)?;
+        rows::clear(&connection).map_err(store::failed("write", &self.shared.path))
+    }
+
     /// One run with its calls. Blocks.
     pub fn run(&self, run_id: &str) -> Result<Option<RunDetail>, StoreError> {
         let mut detail = match self.shared.open_to_read()? {
@@ -294,6 +482,31 @@ impl Activity {
     /// Blocks.
     pub fn flush(&self, within: Duration) -> bool {
         self.shared.flush(within)
+    }
+}
+
+impl Filter {
+    fn accepts(&self, detail: &RunDetail) -> bool {
+        let row = &detail.row;
+        let wanted = self.text.to_lowercase();
+        let contains = |text: &str| text.to_lowercase().contains(&wanted);
+        self.client
+            .as_ref()
+            .is_none_or(|client| *client == row.client)
+            && self
+                .server
+                .as_ref()
+                .is_none_or(|server| row.servers.contains(server))
+            && self
+                .status
+                .as_ref()
+                .is_none_or(|status| *status == row.status)
+            && (wanted.is_empty()
+                || contains(&detail.code)
+                || contains(&detail.stdout.head)
+                || contains(&detail.stdout.tail)
+                || contains(&detail.stderr.head)
+                || contains(&detail.stderr.tail))
     }
 }
 
@@ -316,6 +529,13 @@ impl Shared {
     fn record(&self, event: impl FnOnce(&mut Pending)) {
         event(&mut self.lock().pending);
         self.changed.notify_all();
+    }
+
+    fn retention(&self) -> Retention {
+        *self
+            .retention
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn flush(&self, within: Duration) -> bool {
@@ -418,13 +638,16 @@ fn write_until_closed(shared: &Shared) {
                 continue;
             }
         }
+        if std::mem::take(&mut state.prune) {
+            written_since_pruning = PRUNE_EVERY_RUNS;
+        }
         drop(state);
         shared.changed.notify_all();
         if written_since_pruning >= PRUNE_EVERY_RUNS
             && let Some(connection) = &mut file
         {
             written_since_pruning = 0;
-            if let Err(error) = rows::prune(connection, shared.retention, timestamp::now_ms()) {
+            if let Err(error) = rows::prune(connection, shared.retention(), timestamp::now_ms()) {
                 tracing::warn!(%error, "cannot remove old activity");
             }
         }

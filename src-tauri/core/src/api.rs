@@ -15,6 +15,7 @@
 mod activity;
 #[cfg(feature = "bindings")]
 mod bindings;
+mod client;
 mod command;
 mod error;
 mod memory;
@@ -29,6 +30,7 @@ pub use activity::{
 };
 #[cfg(feature = "bindings")]
 pub use bindings::bindings;
+pub use client::{Client, ClientAction, ClientPlan, ClientServer, ClientState};
 pub use command::COMMANDS;
 pub use error::{ApiError, Attention, ErrorCode, Level, Subject};
 pub use memory::{
@@ -169,6 +171,11 @@ pub enum Change {
         problems: Vec<EntryProblem>,
         /// Entries that were left out on purpose.
         skipped: Vec<SkippedEntry>,
+    },
+    /// Clients came, went, gained or lost us; sent once `read_clients` was asked.
+    Clients {
+        /// All of them.
+        clients: Vec<Client>,
     },
     /// The sandbox or its image differs; during a pull about ten times a second at most.
     Sandbox {

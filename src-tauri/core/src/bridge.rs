@@ -2,6 +2,7 @@
 //! to its parts; what a run does is in `run.rs`.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -10,20 +11,25 @@ use tokio::sync::{broadcast, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use crate::activity::{Activity, Retention};
+use crate::activity::Activity;
 use crate::catalog::{Catalog, CatalogConfig, CatalogEvent};
 use crate::clients::connect::Running;
-use crate::clients::guardian::Guardian;
+use crate::clients::guardian::{Finding, Guardian};
 use crate::clients::{self, Discovery, Search};
+use crate::events::{Events, Hint};
 use crate::interpreters::{ConnectionId, Interpreters};
+use crate::late_runs::LateRuns;
 use crate::launch_env::LoginEnvironment;
+use crate::live_runs::{LiveRuns, StoppedBy};
 use crate::manual::{self, ManualLimits};
 use crate::memory::{Memory, MemoryError, MemoryLimits};
-use crate::output::{ConnectionOutputs, OutputLimits, Outputs};
+use crate::output::{ConnectionOutputs, OutputLimits, Outputs, run_name};
 use crate::paths::{Environment, NESTED, Paths, PathsError};
+use crate::patience::Patience;
 use crate::redact::{Redactor, entry_secrets};
 use crate::sandboxes::Sandboxes;
 use crate::saved_tools::{SavedTools, SavedToolsError};
+use crate::secrets::{Secret, Secrets};
 use crate::settings::{Settings, SettingsProblem};
 use crate::upstream::{LoginEnv, UpstreamLimits};
 use crate::watch::Watcher;
@@ -43,12 +49,23 @@ const EVENTS_KEPT: usize = 256;
 
 /// All that one bridge process owns.
 pub struct Bridge {
+    id: String,
     paths: Paths,
-    environment: Environment,
+    /// Grows once, when a terminal's variables are known.
+    environment: RwLock<Environment>,
+    events: Arc<Events>,
+    live_runs: Arc<LiveRuns>,
+    clients: watch::Sender<Vec<ConnectedClient>>,
+    paused: AtomicBool,
+    /// One look at the files at a time, so that the last look counts.
+    discovering: tokio::sync::Mutex<()>,
+    /// One change of the settings at a time.
+    writing: tokio::sync::Mutex<()>,
     settings: RwLock<Arc<Settings>>,
     settings_problems: RwLock<Arc<[SettingsProblem]>>,
     discovery: watch::Sender<Option<Arc<Discovery>>>,
-    redactor: RwLock<Arc<Redactor>>,
+    secrets: Arc<Secrets>,
+    redactor: RwLock<Redaction>,
     catalog: Arc<Catalog>,
     sandboxes: Arc<Sandboxes>,
     interpreters: Arc<Interpreters>,
@@ -57,14 +74,47 @@ pub struct Bridge {
     memory: OnceLock<Arc<Memory>>,
     saved_tools: OnceLock<Arc<SavedTools>>,
     guardian: Arc<Mutex<Guardian>>,
+    patience: Arc<Patience>,
     runs: TaskTracker,
     tasks: Mutex<Vec<AbortOnDropHandle<()>>>,
+}
+
+/// What finds secrets, and what it was made from.
+#[derive(Default)]
+struct Redaction {
+    redactor: Arc<Redactor>,
+    /// Those of the entries.
+    of_entries: Vec<Secret>,
+    /// As far as those that were looked up are known to it.
+    generation: u64,
+}
+
+/// A client that is attached through a sidecar.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectedClient {
+    /// Its connection to the bridge.
+    pub connection: ConnectionId,
+    /// What it calls itself, once it said so.
+    pub name: Option<String>,
+    /// Its own version, once it said so.
+    pub client_version: Option<String>,
+    /// The protocol revision that it speaks, once that is settled.
+    pub revision: Option<String>,
+    /// The process of its sidecar.
+    pub pid: u32,
+    /// The version of its sidecar.
+    pub version: String,
+    /// The folder that it started the sidecar in.
+    pub cwd: PathBuf,
+    /// Milliseconds since 1970.
+    pub since_at: i64,
 }
 
 /// One client attached to the bridge.
 pub struct Connection {
     id: ConnectionId,
     outputs: ConnectionOutputs,
+    late_runs: LateRuns,
     closed: CancellationToken,
     resumed: bool,
 }
@@ -78,6 +128,11 @@ impl Connection {
     /// What its runs print.
     pub(crate) fn outputs(&self) -> &ConnectionOutputs {
         &self.outputs
+    }
+
+    /// Its runs that were answered before they ended.
+    pub(crate) fn late_runs(&self) -> &LateRuns {
+        &self.late_runs
     }
 
     /// Its client ran code in another bridge before, whose variables are gone.
@@ -113,6 +168,14 @@ pub enum OpenError {
     Paths(#[from] PathsError),
 }
 
+impl Redaction {
+    fn renew(&mut self, secrets: &Secrets) {
+        let (generation, looked_up) = secrets.known();
+        self.redactor = Arc::new(Redactor::new(self.of_entries.iter().chain(&looked_up)));
+        self.generation = generation;
+    }
+}
+
 impl Bridge {
     /// Open the bridge of the user whom `environment` describes. Returns at once: what takes time
     /// goes on in the background. Needs a tokio runtime.
@@ -121,6 +184,7 @@ impl Bridge {
         let (settings, settings_problems) = Settings::load(&paths, &environment);
         let limits = &settings.limits;
         let login_env = login_env(&environment);
+        let secrets = Secrets::open(&paths, &environment);
         let (events, _) = broadcast::channel::<CatalogEvent>(EVENTS_KEPT);
         let catalog = Catalog::new(CatalogConfig {
             limits: UpstreamLimits {
@@ -131,30 +195,44 @@ impl Bridge {
             },
             cache_dir: Some(paths.catalog_cache()),
             login_env: login_env.clone(),
+            secrets: Arc::clone(&secrets),
             events,
         });
         let owner = owner_id();
+        let shared_events = Arc::new(Events::default());
+        let live_runs = LiveRuns::new(Arc::clone(&shared_events));
+        let hearing = Arc::clone(&live_runs);
         let bridge = Arc::new(Self {
-            sandboxes: Arc::new(Sandboxes::new(&paths, &environment, owner)),
-            outputs: Outputs::new(
+            sandboxes: Arc::new(Sandboxes::new(&paths, &environment, owner.clone())),
+            outputs: Outputs::telling(
                 &paths.output_spool(),
                 OutputLimits {
                     edge_chars_max: limits.reply_chars_max as usize,
                     ..OutputLimits::default()
                 },
+                Arc::new(move |run, stream, text| hearing.printed(&run_name(run), stream, text)),
             ),
-            activity: Activity::open(&paths.activity(), Retention::default()),
+            activity: Activity::open(&paths.activity(), settings.retention()),
+            id: owner,
+            live_runs,
+            clients: watch::Sender::new(Vec::new()),
+            paused: AtomicBool::new(false),
+            discovering: tokio::sync::Mutex::new(()),
+            writing: tokio::sync::Mutex::new(()),
             discovery: watch::Sender::new(None),
+            secrets,
             redactor: RwLock::default(),
             catalog,
-            interpreters: Arc::default(),
+            interpreters: Arc::new(Interpreters::new(Arc::clone(&shared_events))),
             memory: OnceLock::new(),
             saved_tools: OnceLock::new(),
             guardian: Arc::default(),
+            patience: Arc::new(Patience::new(paths.patience())),
             runs: TaskTracker::new(),
             tasks: Mutex::default(),
             paths,
-            environment,
+            environment: RwLock::new(environment),
+            events: shared_events,
             settings: RwLock::new(Arc::new(settings)),
             settings_problems: RwLock::new(settings_problems.into()),
         });
@@ -167,24 +245,36 @@ impl Bridge {
         if role == Role::Serve {
             self.sandboxes.prepare(&settings);
         }
-        let idle = Duration::from_millis(settings.limits.idle_ms_max);
+        let idle = settings.limits.idle_ms_max;
+        let asked = Arc::downgrade(self);
+        let idle = move || {
+            let bridge = asked.upgrade();
+            let idle = bridge.map_or(idle, |bridge| bridge.settings().limits.idle_ms_max);
+            Duration::from_millis(idle)
+        };
         let interpreters = Arc::clone(&self.interpreters);
+        let live_runs = Arc::clone(&self.live_runs);
         let watching = Arc::downgrade(self);
         let tasks = [
             AbortOnDropHandle::new(tokio::spawn(async move { interpreters.expire(idle).await })),
+            AbortOnDropHandle::new(tokio::spawn(async move { live_runs.tell_output().await })),
             AbortOnDropHandle::new(tokio::spawn(async move {
                 let Some(bridge) = watching.upgrade() else {
                     return;
                 };
-                bridge.discover(bridge.environment.clone()).await;
+                bridge.discover().await;
                 // A terminal may know variables that a program started from a dock does not.
                 let login_env = login_env.get().await;
-                let environment = bridge.environment.clone().filled_from(&login_env);
-                let watched = bridge.discover(environment.clone()).await;
+                let filled = bridge.environment().filled_from(&login_env);
+                *bridge
+                    .environment
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner) = filled;
+                let watched = bridge.discover().await;
                 if role == Role::Serve {
-                    bridge.guard(environment.clone()).await;
+                    bridge.guard().await;
                     drop(bridge);
-                    Self::watch(watching, environment, watched).await;
+                    Self::watch(watching, watched).await;
                 }
             })),
         ];
@@ -193,7 +283,9 @@ impl Bridge {
 
     /// Look at the settings and at all config files, and hand the servers found to the catalog.
     /// Returns what to watch.
-    async fn discover(self: &Arc<Self>, environment: Environment) -> Vec<PathBuf> {
+    async fn discover(self: &Arc<Self>) -> Vec<PathBuf> {
+        let _one_at_a_time = self.discovering.lock().await;
+        let environment = self.environment();
         let paths = self.paths.clone();
         let look = move || {
             let (settings, problems) = Settings::load(&paths, &environment);
@@ -207,10 +299,12 @@ impl Bridge {
                 return Vec::new();
             }
         };
+        self.activity.set_retention(settings.retention());
         *self
             .settings
             .write()
             .unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+        self.interpreters.look_again();
         *self
             .settings_problems
             .write()
@@ -225,18 +319,14 @@ impl Bridge {
             tracing::warn!("{problem}");
         }
         let entries = discovery.entries.clone();
-        let secrets: Vec<_> = entries.iter().flat_map(entry_secrets).collect();
-        let redactor = Arc::new(Redactor::new(&secrets));
-        *self
-            .redactor
-            .write()
-            .unwrap_or_else(PoisonError::into_inner) = redactor;
+        self.redact(entries.iter().flat_map(entry_secrets).collect());
         let watched = discovery.watched.clone();
         // The new servers count at once; processes that must stop may take seconds to go.
         let set = self.catalog.set_entries(entries);
         tokio::pin!(set);
         let at_once = futures_util::poll!(&mut set);
         self.discovery.send_replace(Some(discovery));
+        self.events.hint(Hint::Discovered);
         if at_once.is_pending() {
             set.await;
         }
@@ -246,14 +336,15 @@ impl Bridge {
     /// Whether another bridge took this one for a server. Its servers would be ours once more, and
     /// one of them would start the next bridge.
     fn is_nested(&self) -> bool {
-        self.environment.filled(NESTED).is_some() && !self.settings().allow_self_server
+        self.environment().filled(NESTED).is_some() && !self.settings().allow_self_server
     }
 
     /// Look whether clients have lost us, and put back what the user wants kept.
-    async fn guard(&self, environment: Environment) {
+    pub(crate) async fn guard(&self) {
         if self.is_nested() {
             return;
         }
+        let environment = self.environment();
         let (paths, settings) = (self.paths.clone(), self.settings());
         let guardian = Arc::clone(&self.guardian);
         let look = move || {
@@ -262,24 +353,54 @@ impl Bridge {
         };
         match tokio::task::spawn_blocking(look).await {
             Ok(findings) => {
-                for finding in findings {
+                for finding in &findings {
                     tracing::warn!("{finding}");
                 }
+                self.events.hint(Hint::Registrations);
             }
             Err(error) => tracing::error!(%error, "the look at the clients broke off"),
         }
     }
 
+    /// Clients that have lost their entry for us, as far as that was noticed.
+    pub fn findings(&self) -> Vec<Finding> {
+        lock(&self.guardian).open()
+    }
+
     /// Follow changes of the config files for as long as the bridge lives.
-    async fn watch(bridge: std::sync::Weak<Self>, environment: Environment, watched: Vec<PathBuf>) {
+    async fn watch(bridge: std::sync::Weak<Self>, watched: Vec<PathBuf>) {
         let (watcher, mut changed) = Watcher::start(watched);
         while changed.recv().await.is_some() {
             let Some(bridge) = bridge.upgrade() else {
                 return;
             };
-            watcher.update(bridge.discover(environment.clone()).await);
-            bridge.guard(environment.clone()).await;
+            watcher.update(bridge.discover().await);
+            bridge.guard().await;
         }
+    }
+
+    /// Look at the settings and the config files now. What they say is in force when this returns.
+    pub async fn reload(self: &Arc<Self>) {
+        self.discover().await;
+    }
+
+    /// Whoever changes the settings file from here holds this meanwhile.
+    pub(crate) async fn writing_settings(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.writing.lock().await
+    }
+
+    /// Let no run begin and end those under way, or let them begin again.
+    pub fn set_paused(&self, paused: bool) {
+        // In this order: a run that begins now sees it or is stopped.
+        self.paused.store(paused, Ordering::SeqCst);
+        if paused {
+            self.live_runs.stop_all(StoppedBy::Pause);
+        }
+    }
+
+    /// Whether no run may begin.
+    pub fn is_paused(&self) -> bool {
+        self.paused.load(Ordering::SeqCst)
     }
 
     /// Attach a client.
@@ -297,6 +418,7 @@ impl Bridge {
         Arc::new(Connection {
             id: ConnectionId::next(),
             outputs: self.outputs.connection(),
+            late_runs: LateRuns::default(),
             closed: CancellationToken::new(),
             resumed,
         })
@@ -356,6 +478,37 @@ impl Bridge {
         )
     }
 
+    /// Names this process among all bridges.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The environment that it reads settings from.
+    pub fn environment(&self) -> Environment {
+        let environment = self.environment.read();
+        environment.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What happens here, for whoever looks on.
+    pub fn events(&self) -> &Arc<Events> {
+        &self.events
+    }
+
+    /// Runs that have not ended.
+    pub fn live_runs(&self) -> &Arc<LiveRuns> {
+        &self.live_runs
+    }
+
+    /// Clients that are attached through sidecars, and each change of them.
+    pub fn clients(&self) -> watch::Receiver<Vec<ConnectedClient>> {
+        self.clients.subscribe()
+    }
+
+    /// Change who is attached.
+    pub(crate) fn change_clients(&self, change: impl FnOnce(&mut Vec<ConnectedClient>)) {
+        self.clients.send_modify(change);
+    }
+
     /// Where this bridge keeps its files.
     pub fn paths(&self) -> &Paths {
         &self.paths
@@ -376,12 +529,44 @@ impl Bridge {
         &self.activity
     }
 
-    pub(crate) fn interpreters(&self) -> &Arc<Interpreters> {
+    /// Interpreters that live.
+    pub fn interpreters(&self) -> &Arc<Interpreters> {
         &self.interpreters
     }
 
+    /// The secrets of the user that are kept here.
+    pub fn secrets(&self) -> &Arc<Secrets> {
+        &self.secrets
+    }
+
     pub(crate) fn redactor(&self) -> Arc<Redactor> {
-        Arc::clone(&self.redactor.read().unwrap_or_else(PoisonError::into_inner))
+        {
+            let made = self.redactor.read().unwrap_or_else(PoisonError::into_inner);
+            if made.generation == self.secrets.generation() {
+                return Arc::clone(&made.redactor);
+            }
+        }
+        let mut made = self
+            .redactor
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        made.renew(&self.secrets);
+        Arc::clone(&made.redactor)
+    }
+
+    /// Take these secrets out from now on, beside those that are looked up.
+    fn redact(&self, of_entries: Vec<Secret>) {
+        let mut made = self
+            .redactor
+            .write()
+            .unwrap_or_else(PoisonError::into_inner);
+        made.of_entries = of_entries;
+        made.renew(&self.secrets);
+    }
+
+    /// How long clients wait.
+    pub(crate) fn patience(&self) -> &Arc<Patience> {
+        &self.patience
     }
 
     /// Counts a run, so that a shutdown waits for it.

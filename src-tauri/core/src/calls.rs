@@ -1,6 +1,8 @@
 //! What the host does for the code of one run: the only door out of its sandbox. Everything asked
 //! for here is checked against what this run may do, whatever the guest's own code checked before.
 
+mod integers;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -16,27 +18,40 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
 use crate::activity::Call;
+use crate::api::{ApiError, ErrorCode};
 use crate::bridge::{Bridge, Connection};
 use crate::catalog::{Offer, ServerName, ServerStatus};
 use crate::docs::{self, Detail};
-use crate::memory::{MemoryError, UpdateResult};
+use crate::events::Hint;
+use crate::live_runs::LiveRun;
+use crate::memory::{MemoryError, UpdateResult, Writer};
 use crate::output::{OutputError, run_of_name};
-use crate::run::Report;
+use crate::redact::Redactor;
+use crate::run::{self, Report};
 use crate::sandboxes::SandboxFacts;
 use crate::saved_tools::{NewTool, SavedToolsError};
 use crate::timestamp::now_ms;
+use crate::tokens;
 use crate::upstream::{Progress, UpstreamError, UpstreamState};
 
 /// Results of a search that one call may ask for.
 const SEARCH_RESULTS_MAX: usize = 100;
+
+/// Who asks, as memory items name it.
+pub(crate) struct Asker {
+    /// The client.
+    pub(crate) client: String,
+    /// The named session, if it is not the client's own.
+    pub(crate) session: Option<String>,
+}
 
 /// Serves the calls of one run.
 pub(crate) struct RunCalls {
     bridge: Arc<Bridge>,
     connection: Arc<Connection>,
     run_id: String,
-    /// Who asks, as memory items and the activity record name it.
-    writer: String,
+    live: Arc<LiveRun>,
+    asker: Asker,
     /// Names of the servers this run may call; `None`: all enabled ones, also those found later.
     servers: Option<Vec<String>>,
     tool_calls: AtomicU64,
@@ -47,6 +62,8 @@ pub(crate) struct RunCalls {
     /// Hears how far tool calls have got.
     report: Option<Report>,
     notes: Mutex<BTreeSet<String>>,
+    /// What the results of its calls would have cost a model.
+    result_tokens: AtomicU64,
 }
 
 /// Remarks on calls that one reply carries; more would drown what the run has to say.
@@ -129,6 +146,11 @@ struct ToolResult<'a> {
 }
 
 #[derive(Deserialize)]
+struct RunName {
+    run_id: String,
+}
+
+#[derive(Deserialize)]
 struct OutputRange {
     run_id: String,
     #[serde(default)]
@@ -151,7 +173,8 @@ impl RunCalls {
         bridge: Arc<Bridge>,
         connection: Arc<Connection>,
         run_id: String,
-        writer: String,
+        live: Arc<LiveRun>,
+        asker: Asker,
         servers: Option<Vec<String>>,
         sandbox: Option<Arc<SandboxFacts>>,
         report: Option<Report>,
@@ -161,7 +184,8 @@ impl RunCalls {
             bridge,
             connection,
             run_id,
-            writer,
+            live,
+            asker,
             servers,
             tool_calls: AtomicU64::new(0),
             tool_calls_max: settings.limits.calls_max,
@@ -170,6 +194,7 @@ impl RunCalls {
             sandbox,
             report,
             notes: Mutex::default(),
+            result_tokens: AtomicU64::new(0),
         }
     }
 
@@ -188,6 +213,11 @@ impl RunCalls {
             .unwrap_or_default()
     }
 
+    /// Tokens of all results so far.
+    pub(crate) fn result_tokens(&self) -> u64 {
+        self.result_tokens.load(Ordering::Relaxed)
+    }
+
     /// Remarks for the reply.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.notes
@@ -202,12 +232,12 @@ impl RunCalls {
         params: &RawValue,
     ) -> Result<Box<RawValue>, CallError> {
         match method {
-            "tool.call" => self.call_tool(read(params)?).await,
+            "tool.call" => self.call_tool(read_exactly(params)?).await,
             "resources/list"
             | "resources/templates/list"
             | "resources/read"
             | "prompts/list"
-            | "prompts/get" => self.ask_server(method, read(params)?).await,
+            | "prompts/get" => self.ask_server(method, read_exactly(params)?).await,
             "tool.resolve" => self.resolve_tool(read(params)?).await,
             "servers" => raw(&self.servers()),
             "server" => self.server(&read(params)?),
@@ -219,6 +249,7 @@ impl RunCalls {
             | "output" => self.on_disk(method, params).await,
             "capabilities" => raw(&self.bridge.manual()),
             "sandbox" => raw(&self.sandbox),
+            "result" => self.result(&read(params)?),
             _ => Err(CallError::new(
                 "value",
                 format!("the host knows no `{method}`"),
@@ -251,14 +282,7 @@ impl RunCalls {
         let _turn = self.at_once.acquire().await;
         let redactor = self.bridge.redactor();
         let told = json!({ "uri": asked.uri, "name": asked.name, "arguments": asked.arguments });
-        let mut record = Call {
-            server: server.name.clone(),
-            tool: method.to_owned(),
-            arguments: redactor.text(&told.to_string()).into_owned(),
-            started_at: now_ms(),
-            ..Call::default()
-        };
-        let began = Instant::now();
+        let open = self.open_call(&server.name, method, &redactor.text(&told.to_string()));
         let catalog = self.bridge.catalog();
         let offer = match method {
             "resources/list" => Some(Offer::Resources),
@@ -278,12 +302,10 @@ impl RunCalls {
                     .await
             }
         };
-        record.duration_ms = began.elapsed().as_millis() as u64;
         match &answer {
-            Ok(answer) => record.result_bytes = answer.get().len() as u64,
-            Err(error) => record.error_code = Some(error_code(error)),
+            Ok(answer) => open.answered(method, answer.get(), None),
+            Err(error) => open.failed(error, &redactor),
         }
-        self.bridge.activity().call_ended(&self.run_id, record);
         let answer = answer.map_err(|error| self.failed(&error, &server.name, None))?;
         raw(&redactor.json_text(&answer))
     }
@@ -294,13 +316,7 @@ impl RunCalls {
         let _turn = self.at_once.acquire().await;
         let redactor = self.bridge.redactor();
         let arguments = Value::Object(call.arguments);
-        let mut record = Call {
-            server: server.name.clone(),
-            tool: call.tool.clone(),
-            arguments: redactor.text(&arguments.to_string()).into_owned(),
-            started_at: now_ms(),
-            ..Call::default()
-        };
+        let told = redactor.text(&arguments.to_string()).into_owned();
         let Value::Object(arguments) = arguments else {
             return Err(value_error("arguments must be a mapping".to_owned()));
         };
@@ -309,30 +325,44 @@ impl RunCalls {
             let redactor = Arc::clone(&redactor);
             Arc::new(move |words: &str| report(&format!("{called}: {}", redactor.text(words))))
         });
-        let began = Instant::now();
+        let open = self.open_call(&server.name, &call.tool, &told);
         let called = self
             .bridge
             .catalog()
             .call_with_progress(&server.name, &call.tool, arguments, None, progress)
             .await;
-        record.duration_ms = began.elapsed().as_millis() as u64;
         match &called {
             Ok(answer) => {
-                record.tool.clone_from(&answer.tool);
-                record.result_bytes = answer.result.get().len() as u64;
-                record.error_code = answer.is_error.then(|| "tool_failed".to_owned());
+                let failure = answer.failure().map(|failure| {
+                    let message = redactor.text(&failure.message()).into_owned();
+                    first_line(&message)
+                });
+                open.answered(&answer.tool, answer.result.get(), failure);
             }
-            Err(error) => {
-                record.error_code = Some(error_code(error));
-            }
+            Err(error) => open.failed(error, &redactor),
         }
-        self.bridge.activity().call_ended(&self.run_id, record);
         let answer = called.map_err(|error| self.failed(&error, &server.name, Some(&call.tool)))?;
         let result = redactor.json_text(&answer.result);
         raw(&ToolResult {
             result: &result,
             unwrap: answer.unwrap,
         })
+    }
+
+    /// A call begins, for the record and for whoever looks on.
+    fn open_call(&self, server: &str, tool: &str, arguments: &str) -> OpenCall<'_> {
+        OpenCall {
+            calls: self,
+            number: self.live.call_began(server, tool, arguments),
+            began: Instant::now(),
+            record: Some(Call {
+                server: server.to_owned(),
+                tool: tool.to_owned(),
+                arguments: arguments.to_owned(),
+                started_at: now_ms(),
+                ..Call::default()
+            }),
+        }
     }
 
     async fn resolve_tool(&self, asked: ToolName) -> Result<Box<RawValue>, CallError> {
@@ -460,7 +490,11 @@ impl RunCalls {
                     .bridge
                     .saved_tools()
                     .map_err(|error| saved_tools_error(&error))?;
-                raw(&tools.save(new).map_err(|error| saved_tools_error(&error))?)
+                let saved = tools
+                    .save_by(new, Some(&self.asker.client))
+                    .map_err(|error| saved_tools_error(&error))?;
+                self.bridge.events().hint(Hint::SavedTools);
+                raw(&saved)
             }
             "saved_tools.list" => {
                 let tools = self
@@ -485,9 +519,11 @@ impl RunCalls {
                     .bridge
                     .saved_tools()
                     .map_err(|error| saved_tools_error(&error))?;
-                raw(&tools
+                let deleted = tools
                     .delete(&asked.name)
-                    .map_err(|error| saved_tools_error(&error))?)
+                    .map_err(|error| saved_tools_error(&error))?;
+                self.bridge.events().hint(Hint::SavedTools);
+                raw(&deleted)
             }
             _ => self.remembered(method, params),
         }
@@ -499,8 +535,10 @@ impl RunCalls {
             "memory.save" => {
                 let asked: MemorySave = read(params)?;
                 let metadata = asked.metadata.as_deref();
-                let saved = memory.save(&asked.key, &asked.value, metadata, &self.writer);
-                raw(&saved.map_err(|error| memory_error(&error))?)
+                let saved = memory.save(&asked.key, &asked.value, metadata, self.writer());
+                let saved = saved.map_err(|error| memory_error(&error))?;
+                self.memory_changed(asked.key);
+                raw(&saved)
             }
             "memory.load" => {
                 let asked: Key = read(params)?;
@@ -508,19 +546,25 @@ impl RunCalls {
                     .load(&asked.key)
                     .map_err(|error| memory_error(&error))?
                 {
-                    Some(record) => raw(&json!({
+                    Some(record) => {
+                        self.bridge.activity().memory_used(&asked.key, now_ms());
+                        raw(&json!({
                         "found": true,
                         "value": record.value,
                         "version": record.info.version,
-                    })),
+                        }))
+                    }
                     None => raw(&json!({"found": false, "value": null, "version": null})),
                 }
             }
             "memory.update" => {
                 let asked: MemoryUpdate = read(params)?;
-                let updated = memory.update(&asked.key, &asked.value, asked.version, &self.writer);
+                let updated = memory.update(&asked.key, &asked.value, asked.version, self.writer());
                 match updated.map_err(|error| memory_error(&error))? {
-                    UpdateResult::Saved(info) => raw(&json!({"updated": true, "info": info})),
+                    UpdateResult::Saved(info) => {
+                        self.memory_changed(asked.key);
+                        raw(&json!({"updated": true, "info": info}))
+                    }
                     UpdateResult::Conflict(version) => {
                         raw(&json!({"updated": false, "version": version}))
                     }
@@ -528,9 +572,13 @@ impl RunCalls {
             }
             "memory.delete" => {
                 let asked: Key = read(params)?;
-                raw(&memory
+                let deleted = memory
                     .delete(&asked.key)
-                    .map_err(|error| memory_error(&error))?)
+                    .map_err(|error| memory_error(&error))?;
+                if deleted {
+                    self.memory_changed(asked.key);
+                }
+                raw(&deleted)
             }
             "memory.info" => {
                 let asked: Key = read(params)?;
@@ -549,6 +597,17 @@ impl RunCalls {
         }
     }
 
+    fn writer(&self) -> Writer<'_> {
+        Writer {
+            client: &self.asker.client,
+            session: self.asker.session.as_deref(),
+        }
+    }
+
+    fn memory_changed(&self, key: String) {
+        self.bridge.events().hint(Hint::Memory { key });
+    }
+
     fn output(&self, asked: &OutputRange) -> Result<Box<RawValue>, CallError> {
         let run = run_of_name(&asked.run_id)
             .ok_or_else(|| value_error(format!("`{}` is not the id of a run", asked.run_id)))?;
@@ -562,6 +621,19 @@ impl RunCalls {
             }
         })?;
         raw(&read.text)
+    }
+
+    /// The fields of the reply of a run that was answered before it ended, as they are by now.
+    fn result(&self, asked: &RunName) -> Result<Box<RawValue>, CallError> {
+        let run = self
+            .connection
+            .late_runs()
+            .find(&asked.run_id)
+            .map_err(|unknown| CallError::new("key", unknown.to_string()))?;
+        match run.reply() {
+            Some(reply) => raw(&reply.structured),
+            None => raw(&run::so_far(&self.bridge, &self.connection, &run).structured),
+        }
     }
 
     /// A server of the catalog, whether or not this run may call it.
@@ -626,6 +698,64 @@ impl RunCalls {
     }
 }
 
+/// A call under way. Dropped before its end, it was cancelled.
+struct OpenCall<'a> {
+    calls: &'a RunCalls,
+    number: u64,
+    began: Instant,
+    record: Option<Call>,
+}
+
+impl OpenCall<'_> {
+    /// The server answered; `failure` is what a tool said that failed.
+    fn answered(mut self, tool: &str, result: &str, failure: Option<String>) {
+        let tokens = tokens::estimate(result);
+        self.calls
+            .result_tokens
+            .fetch_add(tokens, Ordering::Relaxed);
+        if let Some(record) = &mut self.record {
+            tool.clone_into(&mut record.tool);
+        }
+        let failure = failure.map(|message| ("tool_failed".to_owned(), message));
+        self.end(Some(result.len() as u64), failure);
+    }
+
+    fn failed(mut self, error: &UpstreamError, redactor: &Redactor) {
+        let message = redactor.text(&error.message()).into_owned();
+        self.end(None, Some((error_code(error), first_line(&message))));
+    }
+
+    fn end(&mut self, result_bytes: Option<u64>, failure: Option<(String, String)>) {
+        let Some(mut record) = self.record.take() else {
+            return;
+        };
+        record.number = self.number;
+        record.duration_ms = self.began.elapsed().as_millis() as u64;
+        record.result_bytes = result_bytes.unwrap_or_default();
+        let error = failure.map(|(code, message)| {
+            record.error_code = Some(code.clone());
+            record.error = Some(message.clone());
+            ApiError::new(ErrorCode::of_call(&code), message)
+        });
+        let live = &self.calls.live;
+        live.call_ended(self.number, record.duration_ms, result_bytes, error);
+        let activity = self.calls.bridge.activity();
+        activity.call_ended(&self.calls.run_id, record);
+    }
+}
+
+impl Drop for OpenCall<'_> {
+    fn drop(&mut self) {
+        let why = "the run ended or no longer waited for it".to_owned();
+        self.end(None, Some(("run_cancelled".to_owned(), why)));
+    }
+}
+
+/// Enough of an error for a list.
+fn first_line(message: &str) -> String {
+    message.lines().next().unwrap_or_default().to_owned()
+}
+
 /// A server's state in one word.
 pub(crate) fn state(server: &ServerStatus) -> &'static str {
     if server.off.is_some() {
@@ -653,6 +783,28 @@ fn error_code(error: &UpstreamError) -> String {
 fn read<T: DeserializeOwned>(params: &RawValue) -> Result<T, CallError> {
     serde_json::from_str(params.get())
         .map_err(|error| value_error(format!("malformed arguments: {error}")))
+}
+
+/// As [`read`], for what goes on to somebody else, who must get the numbers that were meant.
+fn read_exactly<T: DeserializeOwned>(params: &RawValue) -> Result<T, CallError> {
+    match integers::too_large(params.get()) {
+        None => read(params),
+        Some(number) => Err(value_error(format!(
+            "the arguments hold the integer {}, which does not fit into 64 bits and would be rounded; pass it as text or as a float",
+            shorten(number)
+        ))),
+    }
+}
+
+/// An integer may have thousands of digits.
+fn shorten(number: &str) -> String {
+    const DIGITS_SHOWN: usize = 40;
+    match number.get(..DIGITS_SHOWN) {
+        Some(start) if number.len() > DIGITS_SHOWN => {
+            format!("{start}… ({} characters)", number.len())
+        }
+        _ => number.to_owned(),
+    }
 }
 
 fn raw(value: &impl Serialize) -> Result<Box<RawValue>, CallError> {

@@ -15,7 +15,7 @@ mod search;
 mod signature;
 
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -33,6 +33,8 @@ use self::cache::{Cache, Fingerprint};
 pub use self::offers::Offer;
 use self::search::SearchIndex;
 use crate::clients::entry::{Entry, EntryTransport, Source};
+use crate::secrets::Secrets;
+use crate::tokens;
 use crate::upstream::{
     Change, LoginEnv, Progress, Tool, ToolList, Upstream, UpstreamError, UpstreamLimits,
     UpstreamState,
@@ -60,6 +62,8 @@ pub struct CatalogConfig {
     pub cache_dir: Option<PathBuf>,
     /// The environment that a terminal of the user would have.
     pub login_env: LoginEnv,
+    /// What `keyring:NAME` in an entry stands for.
+    pub secrets: Arc<Secrets>,
     /// Who hears of changes.
     pub events: broadcast::Sender<CatalogEvent>,
 }
@@ -138,6 +142,8 @@ pub struct ServerTools {
     index: SearchIndex,
     /// Compiled when first needed.
     checks: Vec<OnceLock<ArgumentCheck>>,
+    /// What each tool's definition costs a model; counted when first needed.
+    tokens: OnceLock<Vec<u64>>,
 }
 
 /// One tool of a [`ServerTools`].
@@ -441,6 +447,43 @@ impl Catalog {
         CallResult::read(result, unwrap, server.entry.name.clone(), name)
     }
 
+    /// What the definitions of all tools that runs may call would cost a model, as far as they are
+    /// known without starting anything.
+    pub fn definition_tokens(&self) -> u64 {
+        let on = self
+            .all()
+            .into_iter()
+            .filter(|server| server.entry.off.is_none() && server.entry.needs.is_empty());
+        on.filter_map(|server| Some(server.allowed(&server.live.known()?)))
+            .flatten()
+            .map(|tool| tool.tokens())
+            .sum()
+    }
+
+    /// The entry of a server, also of one that is off.
+    pub fn entry(&self, server: &str) -> Result<Entry, UpstreamError> {
+        Ok(self.server(server)?.entry.clone())
+    }
+
+    /// All tools of a server as far as they are known, those too that it is not allowed to call, with
+    /// whether it is. The server may be off.
+    pub fn all_tools(&self, server: &str) -> Result<Vec<(ToolRef, bool)>, UpstreamError> {
+        let server = self.server(server)?;
+        let known = server.live.known();
+        let tools = known.into_iter().flat_map(|tools| {
+            (0..tools.list.tools.len()).map(move |at| ToolRef {
+                tools: Arc::clone(&tools),
+                at,
+            })
+        });
+        Ok(tools
+            .map(|tool| {
+                let allowed = server.allows(&tool.tool().name);
+                (tool, allowed)
+            })
+            .collect())
+    }
+
     /// The end of what a server wrote to stderr, of its last process if it does not run.
     pub fn stderr(&self, server: &str) -> Result<String, UpstreamError> {
         Ok(self.server(server)?.live.upstream.stderr())
@@ -521,6 +564,7 @@ impl Catalog {
                 upstream: Upstream::new(
                     entry.clone(),
                     self.config.login_env.clone(),
+                    Arc::clone(&self.config.secrets),
                     self.config.limits.clone(),
                     era,
                     Arc::new(observer),
@@ -548,6 +592,13 @@ impl Catalog {
             servers
                 .iter()
                 .find(|server| server.name.alias == name_or_alias)
+        });
+        // Another client may call the same server otherwise.
+        let found = found.or_else(|| {
+            servers.iter().find(|server| {
+                let mut sources = server.entry.sources.iter();
+                sources.any(|source| source.name == name_or_alias)
+            })
         });
         found.cloned().ok_or_else(|| UpstreamError::ServerNotFound {
             name: name_or_alias.to_owned(),
@@ -600,9 +651,7 @@ impl Server {
     }
 
     fn allows(&self, tool: &str) -> bool {
-        let listed = |names: &[String]| names.iter().any(|name| name == tool || name == "*");
-        self.entry.tools_allowed.as_deref().is_none_or(listed)
-            && !self.entry.tools_denied.iter().any(|name| name == tool)
+        allows(&self.entry, tool)
     }
 
     fn allowed(&self, tools: &Arc<ServerTools>) -> Vec<ToolRef> {
@@ -689,6 +738,7 @@ impl ServerTools {
             by_name,
             index: SearchIndex::new(server, &list.tools),
             checks: list.tools.iter().map(|_| OnceLock::new()).collect(),
+            tokens: OnceLock::new(),
             list,
         }
     }
@@ -721,6 +771,15 @@ impl ToolRef {
     /// Description, parameters and result in words.
     pub fn docs(&self) -> String {
         signature::docs(self.tool())
+    }
+
+    /// What its definition would cost a model that is given it.
+    pub fn tokens(&self) -> u64 {
+        let counted = self.tools.tokens.get_or_init(|| {
+            let tools = self.tools.list.tools.iter();
+            tools.map(definition_tokens).collect()
+        });
+        counted.get(self.at).copied().unwrap_or_default()
     }
 
     fn check(&self) -> &ArgumentCheck {
@@ -798,6 +857,33 @@ impl CallResult {
             }
         })
     }
+}
+
+/// How many tools a server has that may be called, and what their definitions cost a model; `None`: nobody
+/// has listed them yet. Nothing is started for it.
+pub(crate) fn known_cost(cache_dir: &Path, entry: &Entry) -> Option<(usize, u64)> {
+    let cache = Cache::new(Some(cache_dir.to_owned()));
+    let list = cache.load(&Fingerprint::of(entry))?.list;
+    let allowed = list.tools.iter().filter(|tool| allows(entry, &tool.name));
+    Some(allowed.fold((0, 0), |(tools, tokens), tool| {
+        (tools + 1, tokens + definition_tokens(tool))
+    }))
+}
+
+fn allows(entry: &Entry, tool: &str) -> bool {
+    let listed = |names: &[String]| names.iter().any(|name| name == tool || name == "*");
+    entry.tools_allowed.as_deref().is_none_or(listed)
+        && !entry.tools_denied.iter().any(|name| name == tool)
+}
+
+/// The tokens of a tool as clients hand it to a model.
+fn definition_tokens(tool: &Tool) -> u64 {
+    let definition = serde_json::json!({
+        "name": tool.name,
+        "description": tool.description,
+        "inputSchema": tool.input_schema,
+    });
+    tokens::estimate(&definition.to_string())
 }
 
 /// Whether a running process of the one entry is what the other asks for.

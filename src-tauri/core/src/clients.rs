@@ -8,8 +8,10 @@
 //! The order of [`ORDER`] decides who keeps a name. Files that are meant for us come first, then the
 //! clients by how many people use them, each in its own order of precedence. Files inside projects come
 //! after all of these whatever their client says: the user has not written them, and they must not take a
-//! name away from what he wrote. The same name with the same definition is one server with several
-//! sources; with another definition it is listed as `name@client`.
+//! name away from what he wrote. Clients that the setting `client_order` names come before the others, in
+//! its order; what is meant for us stays first. The same definition in several files is one server with
+//! several sources, whatever it is called there; the same name with another definition is listed as
+//! `name@client`.
 
 mod amazon_q;
 mod claude_code;
@@ -34,7 +36,10 @@ mod jan;
 mod lm_studio;
 mod merge;
 mod opencode;
+mod own_command;
+mod own_servers;
 pub mod parse;
+mod pasted;
 mod plain;
 mod receipts;
 mod replace;
@@ -57,9 +62,10 @@ use crate::settings::Settings;
 use client::{Client, Found, Place, Reading};
 use entry::{Entry, Source};
 use parse::{Document, Format, Position, Value};
+pub use pasted::read_pasted;
 use self_entry::SelfEntries;
 
-/// Who keeps a name: the earlier one.
+/// Who keeps a name, unless the user chose another order: the earlier one.
 const ORDER: &[&Client] = &[
     &explicit::VARIABLE,
     &explicit::OWN,
@@ -122,8 +128,8 @@ pub struct Search<'a> {
 pub struct Discovery {
     /// Servers by unique name, in order of precedence.
     pub entries: Vec<Entry>,
-    /// Entries that start the same thing as an earlier entry of another name, with that name.
-    pub twins: BTreeMap<String, String>,
+    /// Names that files give to servers which stand in the list under another one.
+    pub aliases: BTreeMap<String, String>,
     /// What could not be read or used.
     pub problems: Vec<EntryProblem>,
     /// What was left out on purpose.
@@ -279,7 +285,7 @@ pub fn discover(search: &Search<'_>) -> Discovery {
     let mut in_projects = Vec::new();
     let receipts = receipts::all(search.paths);
     watched.push(receipts::folder(search.paths));
-    for client in ORDER {
+    for client in order(search, &mut found) {
         let before = found.candidates.len();
         if client.id == explicit::VARIABLE.id {
             watched.extend(read_variable(search, &mut found));
@@ -332,17 +338,50 @@ pub fn discover(search: &Search<'_>) -> Discovery {
     watched.sort();
     watched.dedup();
     leave_out_ourselves(search, &mut found);
-    let (mut entries, twins) = merge::merge(found.candidates);
+    let (mut entries, aliases) = merge::merge(found.candidates);
     for entry in &mut entries {
         decide(search.settings, entry);
     }
     Discovery {
         entries,
-        twins,
+        aliases,
         problems: found.problems,
         skipped: found.skipped,
         watched,
     }
+}
+
+/// All clients, those first that the user put first.
+fn order(search: &Search<'_>, found: &mut Found) -> Vec<&'static Client> {
+    let for_us = |client: &&&Client| [explicit::VARIABLE.id, explicit::OWN.id].contains(&client.id);
+    let mut order: Vec<&Client> = ORDER.iter().filter(for_us).copied().collect();
+    for id in &search.settings.client_order {
+        match ORDER.iter().find(|client| client.id == id) {
+            Some(client) if order.iter().any(|known| known.id == client.id) => {}
+            Some(client) => order.push(client),
+            None => found.problems.push(EntryProblem {
+                client: explicit::OWN.id.to_owned(),
+                path: search.paths.settings(),
+                position: None,
+                entry: None,
+                message: format!(
+                    "`client_order`: no client is called `{id}`; known are {}",
+                    ORDER
+                        .iter()
+                        .filter(|client| !for_us(client))
+                        .map(|client| client.id)
+                        .collect::<Vec<_>>()
+                        .join(", ")
+                ),
+            }),
+        }
+    }
+    for client in ORDER {
+        if !order.iter().any(|known| known.id == client.id) {
+            order.push(client);
+        }
+    }
+    order
 }
 
 /// `MCP_SERVERS_CONFIG`: the JSON itself if it begins like JSON, else a path. Gives the path to watch.
@@ -413,6 +452,7 @@ fn read_document(
         document,
         project: project.map(Path::to_owned),
         off: off.into_iter().collect(),
+        given: Vec::new(),
         found,
     };
     (client.read)(&mut reading);

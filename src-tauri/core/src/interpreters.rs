@@ -12,7 +12,10 @@ use std::time::{Duration, Instant};
 use runbridge_sandbox::Interpreter;
 use tokio::sync::{Notify, OwnedMutexGuard};
 
-use crate::sandboxes::SandboxFacts;
+use crate::api::SandboxKind;
+use crate::events::{Events, Hint};
+use crate::sandboxes::{SandboxFacts, Started};
+use crate::timestamp::now_ms;
 
 /// Runs that may wait for one session; more are refused as busy.
 const WAITING_RUNS_MAX: usize = 64;
@@ -50,13 +53,40 @@ pub struct Interpreters {
     sessions: Mutex<HashMap<Key, Arc<Session>>>,
     /// A run has ended: there may be a new earliest expiry.
     changed: Notify,
+    events: Arc<Events>,
+    /// What the last guest said of its Python.
+    python: Mutex<Option<String>>,
+}
+
+/// A live interpreter, as others see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveInterpreter {
+    /// Unique in this process.
+    pub id: u64,
+    /// Whose it is.
+    pub connection: ConnectionId,
+    /// The name of its session.
+    pub session: String,
+    /// What its client calls itself.
+    pub client: String,
+    /// Where it runs.
+    pub kind: SandboxKind,
+    /// Milliseconds since 1970.
+    pub started_at: i64,
+    /// Since when it does nothing; `None`: it runs something.
+    pub idle_since_at: Option<i64>,
+    /// Runs that it has begun.
+    pub runs: u32,
+    /// The memory limit that it was started with.
+    pub memory_bytes_max: u64,
 }
 
 struct Session {
     slot: Arc<tokio::sync::Mutex<Slot>>,
     waiting: AtomicUsize,
     used_at: Mutex<Instant>,
-    live: std::sync::atomic::AtomicBool,
+    /// The interpreter in `slot`, readable while a run has that; `None`: there is none.
+    live: Mutex<Option<LiveInterpreter>>,
 }
 
 /// What a session holds between runs. A run owns it while it lasts.
@@ -97,6 +127,26 @@ impl std::ops::DerefMut for Lease {
     }
 }
 
+impl Lease {
+    /// Put in an interpreter that was started for the run.
+    pub(crate) fn began(&mut self, started: Started, live: LiveInterpreter) {
+        *lock(&self.owner.python) = Some(started.interpreter.hello().python.clone());
+        self.slot.interpreter = Some(started.interpreter);
+        self.slot.sandbox = Some(started.facts);
+        *lock(&self.session.live) = Some(live);
+        self.owner.events.hint(Hint::Interpreters);
+    }
+
+    /// Its run begins.
+    pub(crate) fn busy(&self) {
+        if let Some(live) = lock(&self.session.live).as_mut() {
+            live.idle_since_at = None;
+            live.runs += 1;
+        }
+        self.owner.events.hint(Hint::Interpreters);
+    }
+}
+
 impl Drop for Lease {
     fn drop(&mut self) {
         if self
@@ -107,15 +157,64 @@ impl Drop for Lease {
         {
             self.slot.interpreter = None;
         }
-        self.session
-            .live
-            .store(self.slot.interpreter.is_some(), Ordering::Release);
+        let mut live = lock(&self.session.live);
+        if self.slot.interpreter.is_none() {
+            *live = None;
+        } else if let Some(live) = live.as_mut() {
+            live.idle_since_at = Some(now_ms());
+        }
+        drop(live);
         *lock(&self.session.used_at) = Instant::now();
         self.owner.changed.notify_one();
+        self.owner.events.hint(Hint::Interpreters);
     }
 }
 
 impl Interpreters {
+    /// None yet.
+    pub fn new(events: Arc<Events>) -> Self {
+        Self {
+            events,
+            ..Self::default()
+        }
+    }
+
+    /// Python's version inside, once a guest said so.
+    pub fn python(&self) -> Option<String> {
+        lock(&self.python).clone()
+    }
+
+    /// Those that live now, the oldest first.
+    pub fn list(&self) -> Vec<LiveInterpreter> {
+        let sessions = lock(&self.sessions);
+        let mut live: Vec<LiveInterpreter> = sessions
+            .values()
+            .filter_map(|session| lock(&session.live).clone())
+            .collect();
+        live.sort_by_key(|live| live.id);
+        live
+    }
+
+    /// End one, once a run that has it has ended; false: there is none.
+    pub async fn stop(&self, id: u64, why: &str) -> bool {
+        let session = {
+            let sessions = lock(&self.sessions);
+            let is_it = |session: &&Arc<Session>| {
+                lock(&session.live)
+                    .as_ref()
+                    .is_some_and(|live| live.id == id)
+            };
+            sessions.values().find(is_it).cloned()
+        };
+        let Some(session) = session else {
+            return false;
+        };
+        let slot = session.slot.clone().lock_owned().await;
+        let ended = session.end_in(slot, why).await;
+        self.events.hint(Hint::Interpreters);
+        ended
+    }
+
     /// Wait for the turn of a run in this session.
     pub async fn take(
         self: &Arc<Self>,
@@ -140,6 +239,11 @@ impl Interpreters {
         })
     }
 
+    /// The limit of idle time may differ: look again.
+    pub(crate) fn look_again(&self) {
+        self.changed.notify_one();
+    }
+
     fn session(&self, key: Key) -> Result<Arc<Session>, Busy> {
         let mut sessions = lock(&self.sessions);
         if let Some(session) = sessions.get(&key) {
@@ -157,7 +261,7 @@ impl Interpreters {
             slot: Arc::default(),
             waiting: AtomicUsize::new(0),
             used_at: Mutex::new(Instant::now()),
-            live: std::sync::atomic::AtomicBool::new(false),
+            live: Mutex::default(),
         });
         sessions.insert(key, session.clone());
         Ok(session)
@@ -182,6 +286,7 @@ impl Interpreters {
                     .end("the session was the longest unused when another needed room")
                     .await
                 {
+                    self.events.hint(Hint::Interpreters);
                     ended = true;
                     break;
                 }
@@ -217,6 +322,7 @@ impl Interpreters {
             });
         }
         while ends.join_next().await.is_some() {}
+        self.events.hint(Hint::Interpreters);
     }
 
     /// End every interpreter.
@@ -230,12 +336,16 @@ impl Interpreters {
         }
     }
 
-    /// End interpreters that were not used for `idle`. Runs until it is dropped.
-    pub async fn expire(&self, idle: Duration) {
-        let why = format!("the session was not used for {} s", idle.as_secs());
+    /// End interpreters that were not used for what `idle` says at that time. Runs until it is
+    /// dropped.
+    pub async fn expire(&self, idle: impl Fn() -> Duration) {
         loop {
+            let idle = idle();
+            let why = format!("the session was not used for {} s", idle.as_secs());
             for session in self.idle_since(idle) {
-                session.end(&why).await;
+                if session.end(&why).await {
+                    self.events.hint(Hint::Interpreters);
+                }
             }
             let next = lock(&self.sessions)
                 .values()
@@ -271,19 +381,23 @@ impl Interpreters {
 
 impl Session {
     fn is_live(&self) -> bool {
-        self.live.load(Ordering::Acquire)
+        lock(&self.live).is_some()
     }
 
     /// End the interpreter, unless a run has the session.
     async fn end(&self, why: &str) -> bool {
-        let Ok(mut slot) = self.slot.clone().try_lock_owned() else {
+        let Ok(slot) = self.slot.clone().try_lock_owned() else {
             return false;
         };
+        self.end_in(slot, why).await
+    }
+
+    async fn end_in(&self, mut slot: OwnedMutexGuard<Slot>, why: &str) -> bool {
         let Some(interpreter) = slot.interpreter.take() else {
             return false;
         };
         slot.lost = Some(why.to_owned());
-        self.live.store(false, Ordering::Release);
+        *lock(&self.live) = None;
         interpreter.end().await;
         true
     }

@@ -3,7 +3,6 @@
 //! Knows who is connected, not what they run. One task per client; none can hold up another.
 
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,11 +14,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use crate::bridge::{Bridge, Connection};
-use crate::interpreters::ConnectionId;
+use crate::bridge::{Bridge, ConnectedClient, Connection};
 use crate::local_socket::{self, Bound, ClaimError, GREETING_WITHIN, Hello, Owner, Refusal};
 use crate::mcp_server::{self, McpServer};
 use crate::secrets::Secret;
+use crate::timestamp::now_ms;
 
 /// Clients served at once; more are refused as busy and help themselves. Ten editors with ten
 /// windows each stay below it.
@@ -36,24 +35,9 @@ const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// run and some.
 const LET_GO_WITHIN: Duration = Duration::from_secs(6);
 
-/// A client that is attached through a sidecar.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConnectedClient {
-    /// Its connection to the bridge.
-    pub connection: ConnectionId,
-    /// What it calls itself, once it said so.
-    pub name: Option<String>,
-    /// The process of its sidecar.
-    pub pid: u32,
-    /// The version of its sidecar.
-    pub version: String,
-    /// The folder that it started the sidecar in.
-    pub cwd: PathBuf,
-}
-
 /// The listening socket with its clients. Dropping it lets all of them go.
 pub struct Listener {
-    clients: watch::Receiver<Vec<ConnectedClient>>,
+    bridge: Arc<Bridge>,
     tasks: TaskTracker,
     accepting: AbortOnDropHandle<()>,
     stop: DropGuard,
@@ -62,7 +46,6 @@ pub struct Listener {
 struct Shared {
     bridge: Arc<Bridge>,
     token: Secret,
-    clients: watch::Sender<Vec<ConnectedClient>>,
     places: Arc<Semaphore>,
     stop: CancellationToken,
 }
@@ -72,18 +55,16 @@ impl Listener {
     pub fn open(bridge: Arc<Bridge>, owner: &Owner) -> Result<Self, ClaimError> {
         let bound = owner.bind()?;
         let stop = CancellationToken::new();
-        let (clients, connected) = watch::channel(Vec::new());
         let shared = Arc::new(Shared {
-            bridge,
+            bridge: Arc::clone(&bridge),
             token: bound.token.clone(),
-            clients,
             places: Arc::new(Semaphore::new(CLIENTS_MAX)),
             stop: stop.clone(),
         });
         let tasks = TaskTracker::new();
         let accepting = tokio::spawn(accept(bound, shared, tasks.clone()));
         Ok(Self {
-            clients: connected,
+            bridge,
             tasks,
             accepting: AbortOnDropHandle::new(accepting),
             stop: stop.drop_guard(),
@@ -92,7 +73,7 @@ impl Listener {
 
     /// Who is connected now, and each change of it.
     pub fn clients(&self) -> watch::Receiver<Vec<ConnectedClient>> {
-        self.clients.clone()
+        self.bridge.clients()
     }
 
     /// Let all clients go and remove the socket. Their sidecars answer what is under way; runs are
@@ -209,13 +190,16 @@ impl Shared {
             self.bridge.connect()
         };
         let id = connection.id();
-        self.clients.send_modify(|clients| {
+        self.bridge.change_clients(|clients| {
             clients.push(ConnectedClient {
                 connection: id,
                 name: None,
+                client_version: None,
+                revision: None,
                 pid: hello.pid,
                 version: hello.version,
                 cwd: hello.cwd,
+                since_at: now_ms(),
             });
         });
         let mcp = self.speak(read, write, &connection);
@@ -233,8 +217,8 @@ impl Shared {
             }
         }
         self.bridge.disconnect(&connection).await;
-        self.clients
-            .send_modify(|clients| clients.retain(|client| client.connection != id));
+        self.bridge
+            .change_clients(|clients| clients.retain(|client| client.connection != id));
     }
 
     async fn speak(
@@ -253,12 +237,16 @@ impl Shared {
         };
         if let Some(peer) = service.peer().peer_info() {
             let name = peer.client_info.name.clone();
-            self.clients.send_modify(|clients| {
+            let version = peer.client_info.version.clone();
+            let revision = peer.protocol_version.to_string();
+            self.bridge.change_clients(|clients| {
                 let own = clients
                     .iter_mut()
                     .find(|client| client.connection == connection.id());
                 if let Some(client) = own {
                     client.name = Some(name);
+                    client.client_version = Some(version).filter(|version| !version.is_empty());
+                    client.revision = Some(revision);
                 }
             });
         }

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     /// Every name that the contract promises to Python code.
-    const NAMES: [&str; 45] = [
+    const NAMES: [&str; 46] = [
         "mcp",
         "runtime",
         "mcp_servers",
@@ -114,6 +114,7 @@ mod tests {
         "capability_summary()",
         "sandbox()",
         "output(run_id, start, end)",
+        "result(run_id)",
         "reset()",
         "display(obj)",
         "save_tool(func)",

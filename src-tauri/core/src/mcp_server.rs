@@ -2,28 +2,34 @@
 //! it says comes from the bridge.
 
 use std::borrow::Cow;
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base64::Engine as _;
 use rmcp::handler::server::ServerHandler;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, ErrorData,
-    Implementation, ListResourcesResult, ListToolsResult, PaginatedRequestParams,
-    ProgressNotificationParam, ProgressToken, ReadResourceRequestParams, ReadResourceResponse,
-    ReadResourceResult, Resource, ResourceContents, ServerCapabilities, ServerConfig,
-    SubscriptionFilter, Tool,
+    CallToolRequestParams, CallToolResponse, CallToolResult, CancelledNotificationParam,
+    ContentBlock, ErrorData, Implementation, ListResourcesResult, ListToolsResult,
+    PaginatedRequestParams, ProgressNotificationParam, ProgressToken, ReadResourceRequestParams,
+    ReadResourceResponse, ReadResourceResult, RequestId, Resource, ResourceContents,
+    ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, SubscriptionContext};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::broadcast::{self, error::RecvError};
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
 
 use crate::arrivals::{Arrival, InOrder};
 use crate::bridge::{Bridge, Connection};
 use crate::catalog::CatalogEvent;
+use crate::late_runs::UnderWay;
 use crate::reply::Reply;
+use crate::request::PythonRequest;
 use crate::{manual, request, run, tool};
 
 /// The longest line a client may send: the code of a run, escaped, with room to spare.
@@ -47,12 +53,17 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(100);
 pub struct McpServer {
     bridge: Arc<Bridge>,
     connection: Arc<Connection>,
+    calls: Calls,
 }
 
 impl McpServer {
     /// A server for one client. The connection is closed by whoever opened it.
     pub fn new(bridge: Arc<Bridge>, connection: Arc<Connection>) -> Self {
-        Self { bridge, connection }
+        Self {
+            bridge,
+            connection,
+            calls: Calls::default(),
+        }
     }
 
     fn tool(&self) -> Tool {
@@ -79,7 +90,6 @@ impl McpServer {
         mut context: RequestContext<RoleServer>,
     ) -> CallToolResult {
         let arrival = context.extensions.remove::<Arrival>();
-        let client = context.client_info().map(|info| info.name);
         let limits = self.bridge.settings().limits.clone();
         let request = match request::parse(
             arguments,
@@ -89,30 +99,92 @@ impl McpServer {
             Ok(request) => request,
             Err(problem) => return result(run::refused(&self.bridge, &problem)),
         };
+        if let Some(name) = request.collects() {
+            return match self.connection.late_runs().find(name) {
+                // Who gives up waiting has not asked for the run to end.
+                Ok(run) => tokio::select! {
+                    reply = self.attend(&run, Instant::now(), &context) => reply,
+                    () = context.ct.cancelled() => {
+                        result(run::so_far(&self.bridge, &self.connection, &run))
+                    }
+                },
+                Err(unknown) => result(run::refused(&self.bridge, &unknown.to_string())),
+            };
+        }
+        let run = UnderWay::new(run::unguessable());
+        let cancel = self.connection.cancel_token().child_token();
+        let client = context.client_info().map(|info| info.name);
+        self.start(&run, client, request, cancel.clone(), arrival);
+        let attended = self.attend(&run, run.began(), &context);
+        tokio::pin!(attended);
+        tokio::select! {
+            reply = &mut attended => reply,
+            () = context.ct.cancelled() => {
+                cancel.cancel();
+                attended.await
+            }
+        }
+    }
+
+    /// Begin the run. It ends by itself, when it is cancelled, or with the connection.
+    fn start(
+        &self,
+        run: &Arc<UnderWay>,
+        client: Option<String>,
+        request: PythonRequest,
+        cancel: CancellationToken,
+        arrival: Option<Arrival>,
+    ) {
+        let (bridge, connection) = (Arc::clone(&self.bridge), Arc::clone(&self.connection));
+        let run = Arc::clone(run);
+        self.bridge.runs().spawn(async move {
+            let report = Some(run.reporter());
+            let client = client.as_deref();
+            let reply = run::run_as(
+                run.id(),
+                &bridge,
+                &connection,
+                client,
+                request,
+                cancel,
+                report,
+                arrival,
+            );
+            run.end(reply.await);
+        });
+    }
+
+    /// Wait for a run, with progress, for as long as the client waits for a call that was made at
+    /// `asked_at`; then answer with what there is, and keep the run to be collected.
+    async fn attend(
+        &self,
+        run: &Arc<UnderWay>,
+        asked_at: Instant,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResult {
         let progress = context
             .meta
             .get_progress_token()
-            .map(|token| ProgressSender::start(token, context.peer.clone()));
-        let report = progress.as_ref().map(ProgressSender::reporter);
-        let cancel = self.connection.cancel_token().child_token();
-        let running = self.bridge.runs().track_future(run::run_python(
-            &self.bridge,
-            &self.connection,
-            client.as_deref(),
-            request,
-            cancel.clone(),
-            report,
-            arrival,
-        ));
-        tokio::pin!(running);
-        let reply = tokio::select! {
-            reply = &mut running => reply,
-            () = context.ct.cancelled() => {
-                cancel.cancel();
-                running.await
+            .map(|token| ProgressSender::start(token, context.peer.clone(), run.doing()));
+        let client = context.client_info().map(|info| info.name);
+        let patience = client.and_then(|client| self.bridge.patience().of(&client));
+        let answer_at = patience.map(|patience| asked_at + patience);
+        tokio::select! {
+            reply = run.ended() => result(Reply::clone(&reply)),
+            () = until(answer_at) => {
+                drop(progress);
+                self.connection.late_runs().keep(run);
+                result(run::so_far(&self.bridge, &self.connection, run))
             }
-        };
-        result(reply)
+        }
+    }
+}
+
+/// Wait for a moment; without one, for ever.
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment).await,
+        None => std::future::pending().await,
     }
 }
 
@@ -191,10 +263,36 @@ impl ServerHandler for McpServer {
                 None,
             ));
         }
-        Ok(self
-            .run_python(request.arguments.unwrap_or_default(), context)
-            .await
-            .into())
+        let call = Call::begin(&self.calls, &context);
+        let reply = self.run_python(request.arguments.unwrap_or_default(), context);
+        let reply = reply.await;
+        drop(call);
+        Ok(reply.into())
+    }
+
+    async fn on_cancelled(
+        &self,
+        cancelled: CancelledNotificationParam,
+        context: NotificationContext<RoleServer>,
+    ) {
+        let Some(id) = cancelled.request_id else {
+            return;
+        };
+        let Some(call) = self.calls.find(&id) else {
+            return;
+        };
+        let client = call.client.or_else(|| {
+            let client = context.peer.peer_info();
+            client.map(|info| info.client_info.name.clone())
+        });
+        let patience = Arc::clone(self.bridge.patience());
+        let after = call.began.elapsed();
+        // What it learns is written to a file.
+        tokio::task::spawn_blocking(move || {
+            if let Some(client) = client {
+                patience.cancelled(&client, after, cancelled.reason.as_deref());
+            }
+        });
     }
 
     async fn list_resources(
@@ -289,20 +387,66 @@ impl Description {
     }
 }
 
-/// Sends what a run is waiting for as progress notifications of its request.
-struct ProgressSender {
-    messages: tokio::sync::watch::Sender<String>,
-    task: tokio::task::JoinHandle<()>,
+/// The calls that have not been answered: what a client teaches by cancelling one.
+#[derive(Clone, Default)]
+struct Calls(Arc<Mutex<HashMap<RequestId, OpenCall>>>);
+
+#[derive(Clone)]
+struct OpenCall {
+    began: Instant,
+    client: Option<String>,
 }
 
+impl Calls {
+    fn find(&self, id: &RequestId) -> Option<OpenCall> {
+        self.lock().get(id).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, OpenCall>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Keeps a call among [`Calls`].
+struct Call {
+    calls: Calls,
+    id: RequestId,
+}
+
+impl Call {
+    fn begin(calls: &Calls, context: &RequestContext<RoleServer>) -> Self {
+        let open = OpenCall {
+            began: Instant::now(),
+            client: context.client_info().map(|info| info.name),
+        };
+        calls.lock().insert(context.id.clone(), open);
+        Self {
+            calls: calls.clone(),
+            id: context.id.clone(),
+        }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.calls.lock().remove(&self.id);
+    }
+}
+
+/// Sends what a run is doing as progress notifications of a request.
+struct ProgressSender(tokio::task::JoinHandle<()>);
+
 impl ProgressSender {
-    fn start(token: ProgressToken, peer: Peer<RoleServer>) -> Self {
-        let (messages, mut latest) = tokio::sync::watch::channel(String::new());
-        let task = tokio::spawn(async move {
+    fn start(
+        token: ProgressToken,
+        peer: Peer<RoleServer>,
+        mut doing: watch::Receiver<String>,
+    ) -> Self {
+        Self(tokio::spawn(async move {
             let mut count = 0.0;
-            while latest.changed().await.is_ok() {
+            while doing.changed().await.is_ok() {
                 count += 1.0;
-                let message = latest.borrow_and_update().clone();
+                let message = doing.borrow_and_update().clone();
                 let param =
                     ProgressNotificationParam::new(token.clone(), count).with_message(message);
                 if peer.notify_progress(param).await.is_err() {
@@ -311,27 +455,13 @@ impl ProgressSender {
                 // What comes meanwhile is told by the latest of it.
                 tokio::time::sleep(PROGRESS_EVERY).await;
             }
-        });
-        Self { messages, task }
-    }
-
-    fn reporter(&self) -> run::Report {
-        let messages = self.messages.clone();
-        Arc::new(move |message: &str| {
-            messages.send_if_modified(|latest| {
-                let changed = latest != message;
-                if changed {
-                    message.clone_into(latest);
-                }
-                changed
-            });
-        })
+        }))
     }
 }
 
 impl Drop for ProgressSender {
     fn drop(&mut self) {
         // No progress may follow the reply.
-        self.task.abort();
+        self.0.abort();
     }
 }

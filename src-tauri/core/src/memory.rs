@@ -81,6 +81,9 @@ pub struct Info {
     pub version: u64,
     /// Who wrote it last: the client's name.
     pub writer: Option<String>,
+    /// The named session that wrote it last, if it was not the client's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session: Option<String>,
     /// Size of the value's JSON text.
     pub value_bytes: usize,
 }
@@ -102,6 +105,24 @@ pub struct Listing {
     pub items: Vec<Info>,
     /// The others, sorted by path.
     pub damaged: Vec<Damaged>,
+}
+
+/// Who writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Writer<'a> {
+    /// The client's name.
+    pub client: &'a str,
+    /// The named session, if it is not the client's own.
+    pub session: Option<&'a str>,
+}
+
+impl<'a> From<&'a str> for Writer<'a> {
+    fn from(client: &'a str) -> Self {
+        Self {
+            client,
+            session: None,
+        }
+    }
 }
 
 /// What came of a compare-and-set.
@@ -170,6 +191,12 @@ pub enum MemoryError {
         /// What is wrong with it.
         reason: String,
     },
+    /// What was to be brought back is there again.
+    #[error("{key:?} is remembered again by now; what was forgotten was not brought back")]
+    Exists {
+        /// The key.
+        key: String,
+    },
     /// An import that is not an export.
     #[error("this is not an exported memory: {0}; nothing was imported")]
     Import(String),
@@ -197,6 +224,7 @@ impl MemoryError {
             | Self::MetadataTooLarge { .. }
             | Self::TooManyKeys { .. } => "memory_full",
             Self::Damaged { .. } => "memory_damaged",
+            Self::Exists { .. } => "memory_exists",
             Self::Import(_) => "memory_import_invalid",
             Self::Busy(_) => "memory_busy",
             Self::Io { .. } => "memory_io",
@@ -249,13 +277,14 @@ impl Memory {
 
     /// Remember `value` under `key` in place of whatever was there, its metadata included. A
     /// damaged file of this key is put aside first.
-    pub fn save(
+    pub fn save<'a>(
         &self,
         key: &str,
         value: &RawValue,
         metadata: Option<&RawValue>,
-        writer: &str,
+        writer: impl Into<Writer<'a>>,
     ) -> Result<Info, MemoryError> {
+        let writer = writer.into();
         self.check(key, value, metadata)?;
         let mut locked = self.lock()?;
         let old = match self.load(key) {
@@ -291,13 +320,14 @@ impl Memory {
     /// Replace the value of `key` if it still is at `expected_version` (`None`: if there is no such
     /// key); metadata is kept. The caller computes the new value from what it loaded and, after a
     /// conflict, loads and computes again.
-    pub fn update(
+    pub fn update<'a>(
         &self,
         key: &str,
         value: &RawValue,
         expected_version: Option<u64>,
-        writer: &str,
+        writer: impl Into<Writer<'a>>,
     ) -> Result<UpdateResult, MemoryError> {
+        let writer = writer.into();
         self.check(key, value, None)?;
         let mut locked = self.lock()?;
         let old = self.load(key)?;
@@ -329,24 +359,55 @@ impl Memory {
         }
     }
 
+    /// Bring back what was forgotten, as it was but for its version, which no value had before.
+    ///
+    /// # Errors
+    /// [`MemoryError::Exists`] when its key is in use again.
+    pub fn restore(&self, record: &Record) -> Result<Info, MemoryError> {
+        let info = &record.info;
+        self.check(&info.key, &record.value, info.metadata.as_deref())?;
+        let mut locked = self.lock()?;
+        if self.load(&info.key)?.is_some() {
+            let key = info.key.clone();
+            return Err(MemoryError::Exists { key });
+        }
+        let document = Document {
+            key: info.key.as_str().into(),
+            value: &record.value,
+            metadata: info.metadata.as_deref(),
+            created_at: info.created_at.as_str().into(),
+            updated_at: info.updated_at.as_str().into(),
+            version: locked.tally.version_floor + 1,
+            writer: info.writer.as_deref().map(Into::into),
+            session: info.session.as_deref().map(Into::into),
+        };
+        self.put(&mut locked, &document, true)?;
+        Ok(document.info())
+    }
+
     /// All keys without their values. Reads every file; a file that cannot be read as one of ours
     /// is listed as damaged and costs only itself.
     pub fn list(&self) -> Result<Listing, MemoryError> {
-        let mut listing = Listing {
-            items: Vec::new(),
-            damaged: self.not_taken_over.clone(),
-        };
+        let mut items = Vec::new();
+        let damaged = self.visit(&mut |info, _| items.push(info))?;
+        items.sort_by(|a: &Info, b| a.key.cmp(&b.key));
+        Ok(Listing { items, damaged })
+    }
+
+    /// Show every readable item to `see`, in no order; gives the others, sorted by path.
+    pub fn visit(&self, see: &mut dyn FnMut(Info, &RawValue)) -> Result<Vec<Damaged>, MemoryError> {
+        let mut all_damaged = self.not_taken_over.clone();
         for path in self.paths()? {
             let text = match self.read(&path) {
                 Ok(Ok(text)) => text,
                 Ok(Err(reason)) => {
-                    listing.damaged.push(Damaged { path, reason });
+                    all_damaged.push(Damaged { path, reason });
                     continue;
                 }
                 // Deleted since the folder was read.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
-                    listing.damaged.push(Damaged {
+                    all_damaged.push(Damaged {
                         path,
                         reason: error.to_string(),
                     });
@@ -355,21 +416,20 @@ impl Memory {
             };
             match Document::parse(&text) {
                 Ok(document) if self.path_of(&document.key) == path => {
-                    listing.items.push(document.info());
+                    see(document.info(), document.value);
                 }
                 Ok(document) => {
                     let reason = format!(
                         "it holds the key {:?}, which belongs to another file",
                         document.key
                     );
-                    listing.damaged.push(Damaged { path, reason });
+                    all_damaged.push(Damaged { path, reason });
                 }
-                Err(reason) => listing.damaged.push(Damaged { path, reason }),
+                Err(reason) => all_damaged.push(Damaged { path, reason }),
             }
         }
-        listing.items.sort_by(|a, b| a.key.cmp(&b.key));
-        listing.damaged.sort_by(|a, b| a.path.cmp(&b.path));
-        Ok(listing)
+        all_damaged.sort_by(|a, b| a.path.cmp(&b.path));
+        Ok(all_damaged)
     }
 
     /// What is kept beside the value of `key`; `None`: no such key.
@@ -406,7 +466,7 @@ impl Memory {
         key: &str,
         value: &RawValue,
         metadata: Option<&RawValue>,
-        writer: &str,
+        writer: Writer<'_>,
     ) -> Result<Info, MemoryError> {
         let now = timestamp::now();
         let document = Document {
@@ -418,7 +478,8 @@ impl Memory {
                 .into(),
             version: old.map_or(locked.tally.version_floor, |old| old.info.version) + 1,
             updated_at: now.into(),
-            writer: Some(writer.into()),
+            writer: Some(writer.client.into()),
+            session: writer.session.map(Into::into),
         };
         self.put(locked, &document, old.is_none())?;
         Ok(document.info())

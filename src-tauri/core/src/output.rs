@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use runbridge_sandbox::{OutputSink, Stream};
+use serde::Serialize;
 
 use crate::redact::{RedactStream, Redactor};
 use segment::{Decoder, Segment};
@@ -61,7 +62,7 @@ impl Default for OutputLimits {
 
 /// The beginning and the end of a text. `omitted` characters are between them; if there are none,
 /// `head` is the whole text.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Captured {
     /// The beginning.
     pub head: String,
@@ -132,14 +133,17 @@ pub enum OutputError {
     Io(#[from] io::Error),
 }
 
+/// Hears what runs print while they run: the run, the stream, the redacted text. Must not block.
+pub type Heard = Arc<dyn Fn(u64, Stream, &str) + Send + Sync>;
+
 /// The output of all runs of all connections. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Outputs(Arc<Inner>);
 
-#[derive(Debug)]
 struct Inner {
     folder: PathBuf,
     limits: OutputLimits,
+    heard: Option<Heard>,
     next_connection: AtomicU64,
     kept: Mutex<Kept>,
 }
@@ -164,9 +168,19 @@ struct KeptRun {
 impl Outputs {
     /// Keep output in files under `folder`, which is created when the first file is.
     pub fn new(folder: &Path, limits: OutputLimits) -> Self {
+        Self::told(folder, limits, None)
+    }
+
+    /// The same; `heard` is told everything as it comes.
+    pub fn telling(folder: &Path, limits: OutputLimits, heard: Heard) -> Self {
+        Self::told(folder, limits, Some(heard))
+    }
+
+    fn told(folder: &Path, limits: OutputLimits, heard: Option<Heard>) -> Self {
         Self(Arc::new(Inner {
             folder: folder.to_owned(),
             limits,
+            heard,
             next_connection: AtomicU64::new(0),
             kept: Mutex::default(),
         }))
@@ -211,7 +225,7 @@ impl ConnectionOutputs {
             run,
             spooled: Arc::default(),
             ended: false,
-            output: Arc::new(Mutex::new(RunOutput::new(redactor))),
+            output: Arc::new(Mutex::new(RunOutput::new(run, redactor))),
         });
     }
 
@@ -238,6 +252,19 @@ impl ConnectionOutputs {
         Captures {
             stdout: output.segments[0].captured(limits.edge_chars_max),
             stderr: output.segments[1].captured(limits.edge_chars_max),
+        }
+    }
+
+    /// What `run`, which goes on, has printed so far.
+    pub fn so_far(&self, run: u64) -> Captures {
+        let Some(found) = self.inner.find(self.connection, run, false) else {
+            return Captures::default();
+        };
+        let edge_chars_max = self.inner.limits.edge_chars_max;
+        let output = lock(&found.output);
+        Captures {
+            stdout: output.segments[0].captured(edge_chars_max),
+            stderr: output.segments[1].captured(edge_chars_max),
         }
     }
 
@@ -309,7 +336,26 @@ pub fn run_of_name(name: &str) -> Option<u64> {
     digits.then(|| u64::from_str_radix(name, 16).ok()).flatten()
 }
 
+impl std::fmt::Debug for Inner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Outputs")
+            .field("folder", &self.folder)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Inner {
+    fn tell(&self, run: u64, part: Part, text: &str) {
+        let stream = match part {
+            Part::Stdout => Stream::Stdout,
+            Part::Stderr => Stream::Stderr,
+            Part::After | Part::Late => return,
+        };
+        if let Some(heard) = &self.heard {
+            heard(run, stream, text);
+        }
+    }
+
     fn find(&self, connection: u64, run: u64, ends: bool) -> Option<KeptRun> {
         let mut kept = lock(&self.kept);
         let found = kept
@@ -358,6 +404,7 @@ enum Part {
 /// All text of one run.
 #[derive(Debug)]
 struct RunOutput {
+    run: u64,
     /// Per stream.
     redact: [RedactStream; 2],
     /// Per stream.
@@ -371,8 +418,9 @@ struct RunOutput {
 }
 
 impl RunOutput {
-    fn new(redactor: &Arc<Redactor>) -> Self {
+    fn new(run: u64, redactor: &Arc<Redactor>) -> Self {
         Self {
+            run,
             redact: [redactor.stream(), redactor.stream()],
             decoders: Default::default(),
             segments: Default::default(),
@@ -412,6 +460,7 @@ impl RunOutput {
         if text.is_empty() {
             return;
         }
+        inner.tell(self.run, part, text);
         self.segments[part as usize].append(text, inner.limits.edge_chars_max);
         let in_memory: usize = self.segments.iter().map(Segment::pending_bytes).sum();
         let full = in_memory > inner.limits.memory_bytes_max;

@@ -53,9 +53,7 @@ impl Environment {
                 Some((text(name)?, text(value)?))
             }),
         );
-        environment.sidecar = std::env::current_exe()
-            .and_then(std::fs::canonicalize)
-            .ok();
+        environment.sidecar = std::env::current_exe().and_then(std::fs::canonicalize).ok();
         // A service manager may start us without it; the password database still knows.
         let home_name = if environment.os == Os::Windows {
             "USERPROFILE"
@@ -360,6 +358,21 @@ impl Paths {
     /// The built-in Python, compiled for this machine.
     pub fn python_cache(&self) -> PathBuf {
         self.cache.join("python")
+    }
+
+    /// Secret values, encrypted.
+    pub fn secrets(&self) -> PathBuf {
+        self.data.join("secrets")
+    }
+
+    /// The key of those that were written while no keyring opened.
+    pub fn secrets_key(&self) -> PathBuf {
+        self.config.join("secrets.key")
+    }
+
+    /// What clients have taught us by giving calls up.
+    pub(crate) fn patience(&self) -> PathBuf {
+        self.cache.join("patience.json")
     }
 
     /// Output of runs that is too long for a reply.

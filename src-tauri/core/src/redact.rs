@@ -17,7 +17,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::clients::entry::{Entry, EntryTransport};
-use crate::secrets::Secret;
+use crate::secrets::{Secret, Secrets};
 
 /// What stands in place of a secret.
 pub const STARS: &str = "***";
@@ -102,6 +102,10 @@ pub fn secrets_of<'a>(
 ) -> Vec<Secret> {
     let mut secrets = Vec::new();
     let mut add = |value: &str| {
+        // What it stands for is taken out; the name of it says nothing.
+        if Secrets::reference(value).is_some() {
+            return;
+        }
         if value.trim().len() >= VALUE_BYTES_MIN {
             secrets.push(Secret::new(value.trim()));
         }
@@ -133,10 +137,19 @@ pub fn secrets_of<'a>(
     secrets
 }
 
-fn names_a_secret(name: &str) -> bool {
+/// Whether a variable or header of this name holds a secret.
+pub fn names_a_secret(name: &str) -> bool {
     let name = name.to_ascii_uppercase().replace('-', "_");
     SECRET_WORDS.iter().any(|word| name.contains(word))
         && !PLAIN_ENDINGS.iter().any(|ending| name.ends_with(ending))
+}
+
+/// Whether a value is a secret under any name.
+pub fn is_secret_value(value: &str) -> bool {
+    SECRET_BEGINNINGS
+        .iter()
+        .any(|beginning| value.starts_with(beginning))
+        || url_password(value).is_some()
 }
 
 /// `p` of `scheme://user:p@host`.

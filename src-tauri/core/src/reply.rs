@@ -34,6 +34,8 @@ pub enum Status {
     OutOfMemory,
     /// The arguments of the call were wrong; nothing ran.
     ValidationError,
+    /// It has not ended: its client would not have waited any longer.
+    Running,
 }
 
 impl Status {
@@ -46,6 +48,7 @@ impl Status {
             Self::Cancelled => "cancelled",
             Self::OutOfMemory => "out_of_memory",
             Self::ValidationError => "validation_error",
+            Self::Running => "running",
         }
     }
 }
@@ -186,7 +189,7 @@ pub fn build(mut facts: RunFacts, mode: OutputMode, limits: ReplyLimits) -> Repl
         text,
         structured,
         images,
-        is_error: facts.status != Status::Success,
+        is_error: !matches!(facts.status, Status::Success | Status::Running),
         between: whole.between,
         after: whole.after,
     }
@@ -228,6 +231,11 @@ pub fn summary(facts: &RunFacts) -> String {
         ),
         Status::Cancelled => format!("ended by the client{}", kept_or(lost)),
         Status::OutOfMemory => format!("the memory limit was reached{}", kept_or(lost)),
+        Status::Running => format!(
+            "the run goes on; call run_python with the code runtime.result('{}') to wait for it and \
+             get its reply",
+            facts.run_id
+        ),
     }
 }
 
@@ -408,6 +416,7 @@ fn status_line(facts: &RunFacts) -> String {
         | Status::Timeout
         | Status::Cancelled
         | Status::OutOfMemory
+        | Status::Running
         | Status::Success => format!("status: {status} ({})", summary(facts)),
     }
 }

@@ -26,6 +26,34 @@ pub struct PythonRequest {
     pub ignored: Vec<String>,
 }
 
+impl PythonRequest {
+    /// The name of the run whose reply this asks for and for nothing else. Such a request needs no
+    /// interpreter, which that run may still be using.
+    pub fn collects(&self) -> Option<&str> {
+        let inside = |text: &'_ str, name: &str| -> Option<(usize, usize)> {
+            let rest = text.strip_prefix(name)?.trim_start().strip_prefix('(')?;
+            let from = text.len() - rest.len();
+            let to = from + rest.strip_suffix(')')?.len();
+            Some((from, to))
+        };
+        let mut code = self.code.trim();
+        for name in ["print", "await"] {
+            match inside(code, name) {
+                Some((from, to)) => code = code[from..to].trim(),
+                None => code = code.strip_prefix("await ").unwrap_or(code).trim_start(),
+            }
+        }
+        let code = code.strip_prefix("mcp.").unwrap_or(code);
+        let (from, to) = inside(code, "runtime.result")?;
+        let argument = code[from..to].trim();
+        ['\'', '"'].iter().find_map(|quote| {
+            let name = argument.strip_prefix(*quote)?.strip_suffix(*quote)?;
+            let plain = name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit());
+            plain.then_some(name)
+        })
+    }
+}
+
 /// Check `arguments`; the error is a sentence for the model.
 pub fn parse(
     arguments: Map<String, Value>,
@@ -114,6 +142,8 @@ fn wrong(argument: &str, expected: &str, given: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failure here is the test's failure")]
+
     use serde_json::json;
 
     use super::*;
@@ -193,6 +223,34 @@ mod tests {
                 Err(message.to_owned()),
                 "{arguments}"
             );
+        }
+    }
+
+    #[test]
+    fn code_that_only_collects_a_run_is_told_from_code_that_does_more() {
+        let of = |code: &str| {
+            let request = parsed(json!({ "code": code })).unwrap();
+            request.collects().map(str::to_owned)
+        };
+        let name = "00c0ffee00c0ffee";
+        for code in [
+            "runtime.result('00c0ffee00c0ffee')",
+            " print(runtime.result( \"00c0ffee00c0ffee\" ))\n",
+            "await runtime.result('00c0ffee00c0ffee')",
+            "print(await mcp.runtime.result('00c0ffee00c0ffee'))",
+        ] {
+            assert_eq!(of(code).as_deref(), Some(name), "{code}");
+        }
+        for code in [
+            "runtime.result('00c0ffee00c0ffee').stdout",
+            "runtime.result('00c0ffee00c0ffee') or runtime.result('00c0ffee00c0ffee')",
+            "runtime.result('00c0ffee')",
+            "runtime.result(name)",
+            "x = runtime.result('00c0ffee00c0ffee')",
+            "runtime.result('00c0ffee00c0ffee\")",
+            "'runtime.result'",
+        ] {
+            assert_eq!(of(code), None, "{code}");
         }
     }
 

@@ -2,6 +2,7 @@
 //! the code, and what came of it. The file to read first.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
@@ -11,12 +12,14 @@ use tokio::time::{Instant, interval_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::{RunEnded, RunStarted};
-use crate::api::SandboxKind;
+use crate::api::{RunStatus, SandboxKind};
 use crate::arrivals::Arrival;
 use crate::bridge::{Bridge, Connection};
-use crate::calls::RunCalls;
+use crate::calls::{Asker, RunCalls};
 use crate::catalog::ServerStatus;
-use crate::interpreters::{Busy, Lease};
+use crate::interpreters::{Busy, Lease, LiveInterpreter};
+use crate::late_runs::UnderWay;
+use crate::live_runs::{self, Begun, LiveRun};
 use crate::output::run_name;
 use crate::redact::Redactor;
 use crate::reply::{self, ErrorFacts, OutputMode, Reply, ReplyLimits, RunFacts, Status};
@@ -25,6 +28,7 @@ use crate::sandboxes::Started;
 use crate::settings::units::Unit;
 use crate::settings::{self, Limits, Settings};
 use crate::timestamp::now_ms;
+use crate::tokens;
 use crate::upstream::UpstreamError;
 
 /// How long an interrupted run may take to stop before its sandbox is killed.
@@ -47,6 +51,28 @@ pub async fn run_python(
     report: Option<Report>,
     arrival: Option<Arrival>,
 ) -> Reply {
+    let id = unguessable();
+    run_as(
+        id, bridge, connection, client, request, cancel, report, arrival,
+    )
+    .await
+}
+
+/// As [`run_python`], with an id that is already known.
+#[allow(
+    clippy::too_many_arguments,
+    reason = "one more than its twin, and no two of them belong together"
+)]
+pub(crate) async fn run_as(
+    id: u64,
+    bridge: &Arc<Bridge>,
+    connection: &Arc<Connection>,
+    client: Option<&str>,
+    request: PythonRequest,
+    cancel: CancellationToken,
+    report: Option<Report>,
+    arrival: Option<Arrival>,
+) -> Reply {
     if let Some(arrival) = &arrival {
         arrival.turn().await;
     }
@@ -56,7 +82,6 @@ pub async fn run_python(
         Ok(servers) => servers,
         Err(error) => return refused(bridge, &error.to_string()),
     };
-    let id = unguessable();
     let mut facts = RunFacts::new(run_name(id), Status::Success);
     facts.timeout_seconds = request.timeout_seconds;
     for name in &request.ignored {
@@ -64,17 +89,42 @@ pub async fn run_python(
             "the argument `{name}` means nothing here and was ignored"
         ));
     }
+    let redactor = bridge.redactor();
+    let live = bridge.live_runs().begin(Begun {
+        id: facts.run_id.clone(),
+        client: client.unwrap_or_default().to_owned(),
+        connection: connection.id(),
+        session: request.session.clone(),
+        session_name: (request.session != SESSION_DEFAULT).then(|| request.session.clone()),
+        code: redactor.text(&request.code).into_owned(),
+        cancel: cancel.clone(),
+    });
     let run = Run {
         bridge,
         connection,
         client,
         settings: &settings,
-        redactor: bridge.redactor(),
+        redactor,
         id,
         cancel,
         report,
+        live: Arc::new(live),
     };
     run.execute(request, servers, facts, arrival).await
+}
+
+/// The reply for a run that goes on: what it has printed so far, what it is doing, and how to collect
+/// the rest.
+pub(crate) fn so_far(bridge: &Bridge, connection: &Connection, run: &UnderWay) -> Reply {
+    let mut facts = RunFacts::new(run_name(run.id()), Status::Running);
+    let captured = connection.outputs().so_far(run.id());
+    facts.stdout = captured.stdout;
+    facts.stderr = captured.stderr;
+    let doing = run.doing().borrow().clone();
+    if !doing.is_empty() {
+        facts.notes.push(doing);
+    }
+    finish(&bridge.settings(), facts)
 }
 
 /// The reply to a request that cannot be executed as it is.
@@ -94,11 +144,13 @@ struct Run<'a> {
     id: u64,
     cancel: CancellationToken,
     report: Option<Report>,
+    live: Arc<LiveRun>,
 }
 
 /// Why the code did not get to run.
 enum NotRun {
     Cancelled,
+    Paused,
     Busy,
     Sandbox(Arc<SandboxError>),
     NoRoom,
@@ -113,22 +165,26 @@ impl Run<'_> {
         arrival: Option<Arrival>,
     ) -> Reply {
         self.record_start(&request, &facts.run_id);
+        if self.bridge.is_paused() {
+            not_run(&mut facts, &NotRun::Paused, &request.session);
+            return self.reply(facts, 0);
+        }
         let mut lease = match self.ready(&request.session, &mut facts, arrival).await {
             Ok(lease) => lease,
             Err(reason) => {
                 not_run(&mut facts, &reason, &request.session);
-                return self.reply(facts);
+                return self.reply(facts, 0);
             }
-        };
-        let writer = match self.client {
-            Some(client) if request.session == SESSION_DEFAULT => client.to_owned(),
-            client => format!("{}/{}", client.unwrap_or("unknown client"), request.session),
         };
         let calls = Arc::new(RunCalls::new(
             Arc::clone(self.bridge),
             Arc::clone(self.connection),
             facts.run_id.clone(),
-            writer,
+            Arc::clone(&self.live),
+            Asker {
+                client: self.client.unwrap_or("unknown client").to_owned(),
+                session: (request.session != SESSION_DEFAULT).then(|| request.session.clone()),
+            },
             servers.clone(),
             lease.sandbox.clone(),
             self.report.clone(),
@@ -144,12 +200,15 @@ impl Run<'_> {
             images_bytes_max: ReplyLimits::default().image_bytes_max,
         };
         self.connection.outputs().begin(self.id, &self.redactor);
+        self.live
+            .running(lease.sandbox.as_ref().map(|sandbox| sandbox.kind()));
+        lease.busy();
         let outcome = match lease.interpreter.as_mut() {
             Some(interpreter) => {
                 let running = interpreter.run(run, calls.clone(), self.cancel.clone());
                 self.with_signs_of_life(running, &calls).await
             }
-            None => return self.reply(facts),
+            None => return self.reply(facts, 0),
         };
         if let RunEnd::Cancelled { killed: true } = outcome.end {
             lease.lost = Some("an earlier run was cancelled and did not stop by itself".to_owned());
@@ -159,7 +218,7 @@ impl Run<'_> {
         facts.servers = calls.servers_called();
         facts.notes.extend(calls.notes());
         self.take_outcome(outcome, &mut facts);
-        self.reply(facts)
+        self.reply(facts, calls.result_tokens())
     }
 
     /// Wait for the code, and say now and then that it runs: clients give up requests that they hear
@@ -225,8 +284,8 @@ impl Run<'_> {
                 started = self.start_interpreter(kind) => started?,
                 () = self.cancel.cancelled() => return Err(NotRun::Cancelled),
             };
-            lease.interpreter = Some(started.interpreter);
-            lease.sandbox = Some(started.facts);
+            let live = self.live_interpreter(session, started.facts.kind());
+            lease.began(started, live);
         }
         if lease.runs == 0 && self.connection.is_resumed() {
             lease.lost = Some("Runbridge was restarted".to_owned());
@@ -243,6 +302,21 @@ impl Run<'_> {
             facts.warnings = sandbox.warnings().to_vec();
         }
         Ok(lease)
+    }
+
+    fn live_interpreter(&self, session: &str, kind: SandboxKind) -> LiveInterpreter {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        LiveInterpreter {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            connection: self.connection.id(),
+            session: session.to_owned(),
+            client: self.client.unwrap_or_default().to_owned(),
+            kind,
+            started_at: now_ms(),
+            idle_since_at: None,
+            runs: 0,
+            memory_bytes_max: self.settings.limits.memory_bytes_max,
+        }
     }
 
     async fn start_interpreter(&self, kind: Option<SandboxKind>) -> Result<Started, NotRun> {
@@ -302,13 +376,19 @@ impl Run<'_> {
         ended(facts, outcome.end, raised, &self.settings.limits);
     }
 
-    fn reply(&self, mut facts: RunFacts) -> Reply {
+    fn reply(&self, mut facts: RunFacts, result_tokens: u64) -> Reply {
+        if facts.status == Status::Cancelled
+            && let Some(by) = self.live.stopped_by()
+        {
+            facts.error = Some(error_facts("run_cancelled", by.words()));
+        }
         let outputs = self.connection.outputs();
         let captured = outputs.finish(self.id);
         facts.stdout = captured.stdout;
         facts.stderr = captured.stderr;
-        self.record_end(&facts);
+        let record = self.record_of(&facts, result_tokens);
         let reply = finish(self.settings, facts);
+        self.record_end(&reply, record);
         outputs.seal(self.id, &reply.between, &reply.after);
         reply
     }
@@ -320,6 +400,8 @@ impl Run<'_> {
         self.bridge.activity().run_started(RunStarted {
             run_id: run_id.to_owned(),
             client: self.client.unwrap_or_default().to_owned(),
+            connection: Some(format!("{}-{}", self.bridge.id(), self.connection.id())),
+            title: live_runs::title(&self.redactor.text(&request.code)),
             session: (request.session != SESSION_DEFAULT).then(|| request.session.clone()),
             code: self.redactor.text(&request.code).into_owned(),
             sandbox: sandbox.map(|facts| facts.name()).unwrap_or_default(),
@@ -327,23 +409,49 @@ impl Run<'_> {
         });
     }
 
-    fn record_end(&self, facts: &RunFacts) {
-        let (stdout, stderr) = (&facts.stdout, &facts.stderr);
-        self.bridge.activity().run_ended(
-            &facts.run_id,
-            RunEnded {
-                status: facts.status.as_str().to_owned(),
-                output_head: format!("{}{}", stdout.head, stderr.head),
-                output_tail: format!("{}{}", stdout.tail, stderr.tail),
-                error: facts.error.as_ref().map(|error| {
-                    let line = error.message.lines().next().unwrap_or_default();
-                    format!("{}: {line}", error.r#type)
-                }),
-                servers: facts.servers.clone(),
-                calls: facts.calls,
-                ended_at: now_ms(),
-            },
-        );
+    /// What the record keeps of what came of the run.
+    fn record_of(&self, facts: &RunFacts, result_tokens: u64) -> RunEnded {
+        let error = facts.error.as_ref();
+        RunEnded {
+            status: facts.status.as_str().to_owned(),
+            stdout: facts.stdout.clone(),
+            stderr: facts.stderr.clone(),
+            result: facts.result.clone(),
+            error: error.map(|error| {
+                let line = error.message.lines().next().unwrap_or_default();
+                format!("{}: {line}", error.r#type)
+            }),
+            error_text: error.map(|error| match error.traceback.as_str() {
+                "" => error.message.clone(),
+                traceback => traceback.to_owned(),
+            }),
+            servers: facts.servers.clone(),
+            calls: facts.calls,
+            calls_failed: self.live.calls_failed().into(),
+            kind: facts.sandbox.as_ref().map(|sandbox| match sandbox.kind() {
+                SandboxKind::Container => "container".to_owned(),
+                SandboxKind::Wasi => "wasi".to_owned(),
+            }),
+            reply_tokens: 0,
+            result_tokens,
+            definition_tokens: self.bridge.catalog().definition_tokens(),
+            ended_at: now_ms(),
+        }
+    }
+
+    fn record_end(&self, reply: &Reply, mut record: RunEnded) {
+        record.reply_tokens = tokens::estimate(&reply.text);
+        let ended = live_runs::Ended {
+            status: RunStatus::of_record(&record.status),
+            servers: record.servers.clone(),
+            calls: record.calls,
+            reply_tokens: record.reply_tokens,
+            direct_tokens: record.definition_tokens + record.result_tokens,
+        };
+        let activity = self.bridge.activity();
+        activity.run_ended(&run_name(self.id), record);
+        // Told last: whoever hears it may read the record at once.
+        self.live.ended(ended);
     }
 }
 
@@ -446,6 +554,14 @@ fn not_run(facts: &mut RunFacts, reason: &NotRun, session: &str) {
             facts.status = Status::Cancelled;
             facts.error = Some(error_facts("run_cancelled", "the client cancelled the run"));
         }
+        NotRun::Paused => {
+            facts.status = Status::Error;
+            facts.error = Some(error_facts(
+                "bridge_paused",
+                "the user has paused Runbridge; nothing runs until they resume it in its window or \
+                 its tray menu, so ask them before you try again",
+            ));
+        }
         NotRun::Busy => {
             facts.status = Status::Error;
             facts.error = Some(error_facts(
@@ -484,7 +600,12 @@ pub fn sandbox_code(error: &SandboxError) -> &'static str {
 
 /// What is wrong with the sandbox, and what to do.
 pub fn sandbox_message(error: &SandboxError) -> String {
-    let hint = match error {
+    format!("{error}; {}", sandbox_hint(error))
+}
+
+/// What to do about a sandbox that cannot be had.
+pub fn sandbox_hint(error: &SandboxError) -> &'static str {
+    match error {
         SandboxError::NoEngine { .. } => {
             "install Podman or Docker, or start it; `runbridge doctor` shows what was looked at"
         }
@@ -505,8 +626,7 @@ pub fn sandbox_message(error: &SandboxError) -> String {
         SandboxError::GuestStart { .. } => {
             "the image needs `python3`, version 3.9 or newer, on its PATH; `runbridge doctor` helps"
         }
-    };
-    format!("{error}; {hint}")
+    }
 }
 
 fn finish(settings: &Settings, facts: RunFacts) -> Reply {
@@ -547,7 +667,7 @@ fn allowed_servers(
 }
 
 /// A run's id. Code of one run cannot guess that of the next, so it cannot speak for it.
-fn unguessable() -> u64 {
+pub(crate) fn unguessable() -> u64 {
     let mut bytes = [0; 8];
     // Without the system's randomness ids are still unique, which is all that honest code needs.
     if getrandom::fill(&mut bytes).is_err() {

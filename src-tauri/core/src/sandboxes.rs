@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use runbridge_sandbox::container::{
-    ContainerConfig, ContainerSandbox, EngineChoice, EngineSearch, Progress,
+    self, ContainerConfig, ContainerSandbox, EngineChoice, EnginePlace, EngineSearch, Progress,
 };
 use runbridge_sandbox::wasi::{Wasi, WasiFacts, WorkerCommand};
 use runbridge_sandbox::{Interpreter, LimitFact, OutputSink, SandboxError, SandboxLimits};
@@ -51,7 +51,35 @@ struct Shape {
     user: String,
     limits: SandboxLimits,
     spares: usize,
+    /// Nothing slow is done for it. One that was opened without this serves all the same.
     only_ready: bool,
+}
+
+impl Shape {
+    /// Whether what was opened, or is being opened, for this serves who wants the other.
+    fn serves(&self, wanted: &Self, open: bool) -> bool {
+        let same = Self {
+            only_ready: wanted.only_ready,
+            ..self.clone()
+        };
+        same == *wanted && (open || wanted.only_ready || !self.only_ready)
+    }
+}
+
+/// How far the sandbox is that a new session would get.
+#[derive(Clone, Debug)]
+pub enum Standing {
+    /// It is being opened, or nobody has needed it yet.
+    Opening,
+    /// Runs can start.
+    Open {
+        /// In which kind.
+        kind: SandboxKind,
+        /// Its user on this machine is not root.
+        rootless: bool,
+    },
+    /// Runs cannot start.
+    Failed(Arc<SandboxError>),
 }
 
 /// The sandboxes of this process, and how far they are.
@@ -168,13 +196,15 @@ impl Sandboxes {
     pub fn prepare(self: &Arc<Self>, settings: &Settings) {
         match settings.sandbox.backend {
             Backend::Container => {
-                tokio::spawn(self.container_opening(settings));
+                tokio::spawn(self.container_opening(settings, false));
             }
             Backend::Wasi => {
                 tokio::spawn(self.builtin_opening());
             }
             Backend::Auto => {
-                let (container, this) = (self.container_opening(settings), self.clone());
+                let only_ready = self.counts_on_builtin();
+                let container = self.container_opening(settings, only_ready);
+                let this = self.clone();
                 tokio::spawn(async move {
                     // Where a container is ready, compiling the built-in Python would be for nothing.
                     if container.await.is_err() && this.counts_on_builtin() {
@@ -185,12 +215,21 @@ impl Sandboxes {
         }
     }
 
-    /// The container sandbox for these settings, once it is open.
+    /// The container sandbox for these settings, once it is open, be that slow.
     pub async fn container(
         self: &Arc<Self>,
         settings: &Settings,
     ) -> Result<Arc<ContainerSandbox>, Arc<SandboxError>> {
-        let opening = self.container_opening(settings);
+        let opening = self.container_opening(settings, false);
+        self.containers.opened(opening).await
+    }
+
+    /// As [`Sandboxes::container`], if it is there without anything slow.
+    pub async fn ready_container(
+        self: &Arc<Self>,
+        settings: &Settings,
+    ) -> Result<Arc<ContainerSandbox>, Arc<SandboxError>> {
+        let opening = self.container_opening(settings, true);
         self.containers.opened(opening).await
     }
 
@@ -221,8 +260,73 @@ impl Sandboxes {
         }
     }
 
+    /// How far the sandbox is that these settings ask for, for a person who looks.
+    pub fn standing(&self, settings: &Settings) -> Standing {
+        let container = || match self.containers.peek() {
+            None => Standing::Opening,
+            Some(Ok(sandbox)) => Standing::Open {
+                kind: SandboxKind::Container,
+                rootless: sandbox.facts().rootless,
+            },
+            Some(Err(error)) => Standing::Failed(error),
+        };
+        let builtin = || match self.builtin.peek() {
+            None => Standing::Opening,
+            Some(Ok(_)) => Standing::Open {
+                kind: SandboxKind::Wasi,
+                rootless: true,
+            },
+            Some(Err(error)) => Standing::Failed(error),
+        };
+        match settings.sandbox.backend {
+            Backend::Container => container(),
+            Backend::Wasi => builtin(),
+            Backend::Auto => match (container(), builtin()) {
+                (open @ Standing::Open { .. }, _) | (_, open @ Standing::Open { .. }) => open,
+                (Standing::Failed(_), Standing::Opening) if self.counts_on_builtin() => {
+                    Standing::Opening
+                }
+                (container, _) => container,
+            },
+        }
+    }
+
+    /// How far the built-in Python is, with its version; `None`: it is being prepared.
+    pub fn builtin_standing(&self) -> Option<Result<String, Arc<SandboxError>>> {
+        match self.builtin.peek() {
+            Some(Ok(wasi)) => Some(Ok(wasi.python().to_owned())),
+            Some(Err(error)) => Some(Err(error)),
+            None if self.builtin.is_wanted() => None,
+            // Nobody has needed it yet.
+            None => Some(
+                self.find_python()
+                    .and_then(|folder| Wasi::python_in(folder))
+                    .map_err(Arc::new),
+            ),
+        }
+    }
+
+    /// Begin to open anew what is not open, whatever happened a moment ago.
+    pub fn again(self: &Arc<Self>, settings: &Settings) {
+        self.containers.forget_failure();
+        self.builtin.forget_failure();
+        self.builtin_broken.store(false, Ordering::Relaxed);
+        self.prepare(settings);
+    }
+
+    /// Begin to do all that a container takes, be it slow: somebody asked for it.
+    pub fn pull(self: &Arc<Self>, settings: &Settings) {
+        self.containers.forget_failure();
+        tokio::spawn(self.container_opening(settings, false));
+    }
+
+    /// Every place where an engine may be, with what is there. Starts none.
+    pub async fn look_for_engines(&self) -> Vec<EnginePlace> {
+        container::look_for_engines(&self.search).await
+    }
+
     /// What a session would get that begins now, as far as that is open.
-    pub fn facts(self: &Arc<Self>, settings: &Settings) -> Option<SandboxFacts> {
+    pub fn facts(&self, settings: &Settings) -> Option<SandboxFacts> {
         let container = || self.containers.open().map(Sandbox::Container);
         let builtin = || self.builtin.open().map(Sandbox::Wasi);
         let sandbox = match settings.sandbox.backend {
@@ -284,7 +388,7 @@ impl Sandboxes {
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Sandbox, Arc<SandboxError>> {
         if self.counts_on_builtin() {
-            let container = self.container_opening(settings);
+            let container = self.container_opening(settings, true);
             // Nobody may wait for it, and yet a later session shall find it open.
             tokio::spawn(container.clone());
             let container = self.containers.opened(container);
@@ -342,23 +446,31 @@ impl Sandboxes {
         }
     }
 
-    fn container_opening(self: &Arc<Self>, settings: &Settings) -> Opening<ContainerSandbox> {
+    fn container_opening(
+        self: &Arc<Self>,
+        settings: &Settings,
+        only_ready: bool,
+    ) -> Opening<ContainerSandbox> {
         let shape = Shape {
             engine: settings.sandbox.engine,
             image: settings.sandbox.image.clone(),
             user: settings.sandbox.container_user.clone(),
             limits: settings.limits.sandbox(),
             spares: settings.sandbox.spares as usize,
-            only_ready: settings.sandbox.backend == Backend::Auto && self.counts_on_builtin(),
+            only_ready,
         };
-        self.containers.opening(shape.clone(), || {
-            self.clone().open_container(shape).boxed().shared()
+        let serves = |opened: &Shape, open| opened.serves(&shape, open);
+        self.containers.opening(serves, || {
+            let opening = self.clone().open_container(shape.clone());
+            (shape.clone(), opening.boxed().shared())
         })
     }
 
     fn builtin_opening(self: &Arc<Self>) -> Opening<Wasi> {
-        self.builtin
-            .opening((), || self.clone().open_builtin().boxed().shared())
+        self.builtin.opening(
+            |(), _| true,
+            || ((), self.clone().open_builtin().boxed().shared()),
+        )
     }
 
     async fn open_container(
@@ -427,19 +539,13 @@ impl Sandboxes {
 
     async fn prepare_builtin(&self) -> Result<Wasi, SandboxError> {
         const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
-        let missing = |reason| SandboxError::ModuleMissing { reason };
         let program = self
             .sidecar
             .clone()
-            .ok_or_else(|| missing("nobody knows where Runbridge's own program is".to_owned()))?;
-        let folder = self.python_folder().ok_or_else(|| {
-            let places: Vec<_> = self
-                .python_folders
-                .iter()
-                .map(|folder| folder.display().to_string())
-                .collect();
-            missing(format!("it is not in {}", places.join(" or ")))
-        })?;
+            .ok_or_else(|| SandboxError::ModuleMissing {
+                reason: "nobody knows where Runbridge's own program is".to_owned(),
+            })?;
+        let folder = self.find_python()?;
         let worker = WorkerCommand {
             program,
             arguments: vec![WORKER.into()],
@@ -466,6 +572,19 @@ impl Sandboxes {
     fn python_folder(&self) -> Option<&PathBuf> {
         let holds_it = |folder: &&PathBuf| folder.join("inventory.json").is_file();
         self.python_folders.iter().find(holds_it)
+    }
+
+    fn find_python(&self) -> Result<&PathBuf, SandboxError> {
+        self.python_folder().ok_or_else(|| {
+            let places: Vec<_> = self
+                .python_folders
+                .iter()
+                .map(|folder| folder.display().to_string())
+                .collect();
+            SandboxError::ModuleMissing {
+                reason: format!("it is not in {}", places.join(" or ")),
+            }
+        })
     }
 }
 

@@ -39,6 +39,9 @@ pub struct SavedTool {
     pub description: String,
     /// Its Python source.
     pub source: String,
+    /// The client that saved it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client: Option<String>,
     /// When a tool of this name was first saved: ISO 8601, UTC, milliseconds.
     pub created_at: String,
     /// When it was last replaced.
@@ -141,6 +144,15 @@ impl SavedTools {
 
     /// Keep a tool in place of one of the same name.
     pub fn save(&self, new: NewTool) -> Result<SavedTool, SavedToolsError> {
+        self.save_by(new, None)
+    }
+
+    /// The same, for a client.
+    pub fn save_by(
+        &self,
+        new: NewTool,
+        client: Option<&str>,
+    ) -> Result<SavedTool, SavedToolsError> {
         check(&new)?;
         let path = self.path_of(&new.name);
         let _lock = self.lock()?;
@@ -164,13 +176,28 @@ impl SavedTools {
             name: new.name,
             description: new.description,
             source: new.source,
+            client: client.map(str::to_owned),
             created_at,
             updated_at: now,
         };
-        let text = serde_json::to_vec_pretty(&tool)
-            .map_err(|error| io_error("write", &path)(error.into()))?;
-        atomic::write(&path, &text).map_err(io_error("write", &path))?;
+        self.write(&tool)?;
         Ok(tool)
+    }
+
+    /// Bring back a tool that was deleted, unless one of its name was saved since.
+    pub fn restore(&self, tool: &SavedTool) -> Result<(), SavedToolsError> {
+        let _lock = self.lock()?;
+        if self.path_of(&tool.name).exists() {
+            return Ok(());
+        }
+        self.write(tool)
+    }
+
+    fn write(&self, tool: &SavedTool) -> Result<(), SavedToolsError> {
+        let path = self.path_of(&tool.name);
+        let text = serde_json::to_vec_pretty(tool)
+            .map_err(|error| io_error("write", &path)(error.into()))?;
+        atomic::write(&path, &text).map_err(io_error("write", &path))
     }
 
     /// Every saved tool with its source.

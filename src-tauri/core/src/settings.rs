@@ -19,24 +19,48 @@ pub use file::{SettingsError, SettingsFile};
 pub use limits::Limits;
 pub use migrate::VERSION;
 
+use crate::activity::Retention;
 use crate::clients::entry::Entry;
 use crate::clients::parse::Position;
 
+/// A layer that can set a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layer {
+    /// The settings file.
+    File,
+    /// A variable of the environment.
+    Variable,
+}
+
 /// The user's decisions.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Start the desktop app with the computer.
     pub launch_at_login: bool,
+    /// Tell about what needs the user, by the system's notifications.
+    pub notifications: bool,
+    /// Look for a newer version now and then.
+    pub check_for_updates: bool,
+    /// Light or dark.
+    pub appearance: Appearance,
+    /// Days that a run stays on record.
+    pub keep_runs_days: u32,
+    /// Runs that stay on record.
+    pub keep_runs_max: u32,
     /// Where and in what Python runs.
     pub sandbox: SandboxSettings,
     /// The bounds in force.
     pub limits: Limits,
+    /// Which layer set a limit; one that is missing here has its default.
+    pub limits_set: BTreeMap<&'static str, Layer>,
     /// Decisions on single servers, by `<client>/<name>` or plain name; ask [`Settings::decided`].
     pub servers: BTreeMap<String, ServerSettings>,
     /// Servers that the user gave to us and to no client, in the shape of `mcpServers`.
     pub own_servers: serde_json::Map<String, serde_json::Value>,
     /// Folders whose project files may name servers.
     pub projects: Vec<PathBuf>,
+    /// Clients whose files come before those of the others, by identifier.
+    pub client_order: Vec<String>,
     /// `MCP_SERVERS_CONFIG`: a path, or the JSON itself.
     pub servers_config: Option<String>,
     /// Let entries that start Runbridge itself into the catalog.
@@ -112,6 +136,43 @@ macro_rules! choice {
         }
     };
     (@forms $first:literal $($rest:literal)*) => { concat!($first, $(", ", $rest),*) };
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let retention = Retention::default();
+        Self {
+            launch_at_login: false,
+            notifications: true,
+            check_for_updates: true,
+            appearance: Appearance::default(),
+            keep_runs_days: retention.days_max,
+            keep_runs_max: retention.runs_max as u32,
+            sandbox: SandboxSettings::default(),
+            limits: Limits::default(),
+            limits_set: BTreeMap::new(),
+            servers: BTreeMap::new(),
+            own_servers: serde_json::Map::new(),
+            projects: Vec::new(),
+            client_order: Vec::new(),
+            servers_config: None,
+            allow_self_server: false,
+            output_mode: OutputMode::default(),
+            log_level: LogLevel::default(),
+        }
+    }
+}
+
+choice! {
+    /// How the window looks.
+    Appearance {
+        /// As the system.
+        System = "system",
+        /// Light.
+        Light = "light",
+        /// Dark.
+        Dark = "dark",
+    } default System
 }
 
 choice! {
@@ -200,7 +261,19 @@ impl std::fmt::Display for SettingsProblem {
     }
 }
 
+/// Runs and days that a user may have kept, each from 1.
+pub const KEEP_RUNS_RANGE: (u32, u32) = (100_000, 3_650);
+
 impl Settings {
+    /// What the record of runs keeps.
+    pub fn retention(&self) -> Retention {
+        Retention {
+            runs_max: self.keep_runs_max as usize,
+            days_max: self.keep_runs_days,
+            ..Retention::default()
+        }
+    }
+
     /// The decisions on a server, by one of its sources as `<client>/<name>`, else by its name alone;
     /// nothing decided is the default.
     pub fn decided(&self, entry: &Entry) -> ServerSettings {

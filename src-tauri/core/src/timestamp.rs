@@ -12,6 +12,11 @@ pub(crate) fn now_ms() -> i64 {
     Utc::now().timestamp_millis()
 }
 
+/// Milliseconds since 1970 of a time in our spelling; 0 of what is none.
+pub(crate) fn ms_of(text: &str) -> i64 {
+    DateTime::parse_from_rfc3339(text).map_or(0, |at| at.timestamp_millis())
+}
+
 /// A time that another program wrote, in our spelling: ISO 8601 with or without offset (none means
 /// UTC), or seconds since 1970.
 pub(crate) fn adopt(value: &serde_json::Value) -> Option<String> {

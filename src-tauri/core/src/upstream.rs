@@ -18,6 +18,7 @@ pub(crate) mod lifecycle;
 mod link;
 mod stdio;
 mod tools;
+mod values;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -45,6 +46,7 @@ use self::link::Link;
 use self::stdio::{Noise, ProcessHandle, Program, StderrTail};
 pub use self::tools::{Tool, ToolList};
 use crate::clients::entry::{Entry, EntryTransport};
+use crate::secrets::Secrets;
 
 /// The first wait after a failed start, doubled with each further failure.
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
@@ -166,6 +168,7 @@ pub(crate) type Observer = Arc<dyn Fn(&str, Change) + Send + Sync>;
 pub(crate) struct Upstream {
     entry: Entry,
     login_env: LoginEnv,
+    secrets: Arc<Secrets>,
     limits: UpstreamLimits,
     observer: Observer,
     state: Mutex<State>,
@@ -211,6 +214,7 @@ impl Upstream {
     pub(crate) fn new(
         entry: Entry,
         login_env: LoginEnv,
+        secrets: Arc<Secrets>,
         limits: UpstreamLimits,
         era: Option<Era>,
         observer: Observer,
@@ -218,6 +222,7 @@ impl Upstream {
         Arc::new(Self {
             entry,
             login_env,
+            secrets,
             limits,
             observer,
             state: Mutex::new(State::Stopped),
@@ -615,7 +620,8 @@ impl Upstream {
         headers: &BTreeMap<String, String>,
     ) -> Result<Result<Site, Fault>, UpstreamError> {
         let login = self.login_env.get().await;
-        let (url, headers) = (url.to_owned(), headers.clone());
+        let headers = values::of_headers(&self.entry.name, headers, &self.secrets).await?;
+        let url = url.to_owned();
         // It reads the system's certificates.
         let made = tokio::task::spawn_blocking(move || Site::new(&url, &headers, &login));
         made.await.map_err(|_| self.stopped())
@@ -629,10 +635,11 @@ impl Upstream {
         cwd: Option<&Path>,
     ) -> StartResult {
         let server = &self.entry.name;
+        let env = values::of_variables(server, env, &self.secrets).await?;
         let program = Program {
             command: command.to_owned(),
             args: args.to_vec(),
-            env: stdio::environment(&*self.login_env.get().await, env),
+            env: stdio::environment(&*self.login_env.get().await, &env),
             cwd: cwd.map(Path::to_owned),
         };
         self.stop_unready().await;

@@ -205,10 +205,8 @@ impl ContainerSandbox {
             reap::remove(&shared.engine, &first).await;
         }
 
-        // While the first spare starts: Podman takes its time for this.
         let engine = &shared.engine;
-        let (rootless, cgroup_version) = engine.info().await;
-        let name = describe(engine.kind, rootless, cgroup_version);
+        let name = describe(engine.kind, engine.rootless, engine.cgroup_version);
         let mut warnings = engine.warnings.clone();
         warnings.extend(enforced.warnings(&name));
         warnings.extend(remarks);
@@ -217,8 +215,8 @@ impl ContainerSandbox {
             engine: engine.kind,
             version: engine.version.clone(),
             socket: engine.address.to_string(),
-            rootless,
-            cgroup_version,
+            rootless: engine.rootless,
+            cgroup_version: engine.cgroup_version,
             image: config.image,
             image_id: image.id,
             limits: enforced.limits,

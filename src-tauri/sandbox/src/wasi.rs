@@ -126,6 +126,21 @@ impl Wasi {
         }
     }
 
+    /// The version of the embedded Python in `folder`, compiled or not.
+    ///
+    /// # Errors
+    /// As [`Wasi::open`].
+    pub fn python_in(folder: &Path) -> Result<String, SandboxError> {
+        let module = module::Module::find(folder);
+        let module = module.map_err(|reason| SandboxError::ModuleMissing { reason })?;
+        Ok(module.python)
+    }
+
+    /// The version of its Python.
+    pub fn python(&self) -> &str {
+        &self.python
+    }
+
     /// What a guest that is started with `limits` is held to.
     pub fn facts(&self, limits: &SandboxLimits) -> WasiFacts {
         let held = |asked: f64| LimitFact {
@@ -156,7 +171,10 @@ impl Wasi {
                 ("processes_max", held(f64::from(limits.processes_max))),
                 ("cpus_max", cpus),
                 ("tmp_bytes_max", held(limits.tmp_bytes_max as f64)),
-                ("workspace_bytes_max", held(limits.workspace_bytes_max as f64)),
+                (
+                    "workspace_bytes_max",
+                    held(limits.workspace_bytes_max as f64),
+                ),
                 ("open_files_max", held(f64::from(limits.open_files_max))),
             ]),
             warnings,

@@ -6,4 +6,5 @@ pub(crate) mod doctor;
 pub(crate) mod memory;
 pub(crate) mod run;
 pub(crate) mod search;
+pub(crate) mod secret;
 pub(crate) mod servers;

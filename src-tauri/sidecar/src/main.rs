@@ -54,6 +54,8 @@ enum Command {
     Restore(cli::connect::ChangeArguments),
     /// Look at and change what the model remembers
     Memory(cli::memory::MemoryArguments),
+    /// Keep values that servers need and no file should show
+    Secret(cli::secret::SecretArguments),
     /// Check engine, image, limits and servers; says what to do about each problem
     Doctor(cli::doctor::DoctorArguments),
 }
@@ -91,6 +93,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Move(arguments) => cli::connect::run(&arguments, Action::Move, false),
         Command::Restore(arguments) => cli::connect::run(&arguments, Action::Restore, false),
         Command::Memory(arguments) => cli::memory::run(arguments),
+        Command::Secret(arguments) => cli::secret::run(arguments).await,
         Command::Doctor(arguments) => cli::doctor::run(arguments).await,
     }
 }

@@ -208,8 +208,10 @@ fn start_rootless() -> anyhow::Result<Engine> {
             .current_dir(&user.home);
         command
             .arg("podman")
+            // Podman's own choice, which it does not make when it is given a folder.
+            .args(["--storage-driver", "overlay"])
             .arg("--root")
-            .arg(dir.join("root"))
+            .arg(dir.join("overlay"))
             .arg("--runroot")
             .arg(dir.join("run"));
         command

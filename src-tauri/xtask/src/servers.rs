@@ -38,9 +38,11 @@ pub(crate) const VENVS: &[(&str, &[&str])] = &[
     ("clients", &["mcp==2.3.0", "fastmcp==4.2.3"]),
 ];
 
-/// Programs that they need on `PATH`, with the Debian package of each.
+/// Programs that they and the tests need on `PATH`, with the Debian package of each.
 pub(crate) const PROGRAMS: &[(&str, &str)] = &[
+    ("dbus-daemon", "dbus"),
     ("git", "git"),
+    ("gnome-keyring-daemon", "gnome-keyring"),
     ("node", "nodejs"),
     ("npm", "npm"),
     ("python3", "python3"),

@@ -111,7 +111,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let components = setup::run_all()?;
     guest::run(&guest::Arguments::default())?;
     let (engines, why_missing) = match engine::for_tests(&target().join("engines")) {
-        Ok(engines) => (engines, "RUNBRIDGE_TEST_ENGINES does not name it".to_owned()),
+        Ok(engines) => (
+            engines,
+            "RUNBRIDGE_TEST_ENGINES does not name it".to_owned(),
+        ),
         Err(error) if strict => return Err(error),
         // The built-in sandbox needs none.
         Err(error) => (Engines::none(), format!("{error:#}")),

@@ -23,7 +23,7 @@ struct Arrow {
 const ARROWS: &[Arrow] = &[
     Arrow {
         package: "runbridge-sandbox",
-        never: &["runbridge-core", "rmcp", "keyring", "tauri", "wry"],
+        never: &["runbridge-core", "rmcp", "keyring-core", "tauri", "wry"],
         why: "the sandbox knows neither MCP, secrets nor settings",
     },
     Arrow {
@@ -93,9 +93,9 @@ const WORDS: &[Word] = &[
     },
     Word {
         folder: "src-tauri/core/src",
-        words: &["keyring::"],
-        allowed: &["secrets.rs"],
-        why: "only secrets.rs talks to the keyring",
+        words: &["keyring_core", "keyring_store", "secret_service"],
+        allowed: &["keyring.rs"],
+        why: "only secrets/keyring.rs talks to the keyring",
     },
     Word {
         folder: "src-tauri/sidecar/src",
@@ -336,7 +336,7 @@ mod tests {
         let metadata = serde_json::json!({
             "packages": [
                 { "id": "s", "name": "runbridge-sandbox" }, { "id": "m", "name": "middle" },
-                { "id": "r", "name": "rmcp" }, { "id": "k", "name": "keyring" },
+                { "id": "r", "name": "rmcp" }, { "id": "k", "name": "keyring-core" },
             ],
             "resolve": { "nodes": [
                 { "id": "s", "deps": [

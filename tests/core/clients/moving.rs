@@ -46,7 +46,7 @@ fn the_servers_of_every_client_are_the_same_behind_the_bridge() {
                 let error = home.act(standing.id, Action::Restore).err().unwrap();
                 assert!(matches!(error, ConnectError::NothingMoved { .. }));
             } else {
-                assert_eq!(home.standing(standing.id).unwrap().moved, plan.moved());
+                assert_eq!(home.standing(standing.id).unwrap().moved(), plan.moved());
                 home.act(standing.id, Action::Restore).unwrap();
                 assert_eq!(servers(&home), known, "{}", fixture.display());
             }

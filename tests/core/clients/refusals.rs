@@ -1,6 +1,8 @@
 //! What is refused, with the file as it was, and why.
 
-use runbridge_core::clients::connect::{Action, ConnectError, State};
+use std::path::Path;
+
+use runbridge_core::clients::connect::{Action, ConnectError, Connector, State};
 use runbridge_core::paths::Os;
 
 use crate::home::{Home, PROGRAM};
@@ -52,22 +54,10 @@ fn a_file_that_cannot_be_read_is_not_written() {
             ":2:",
         ),
         (
-            "claude-desktop",
-            ".config/Claude/claude_desktop_config.json",
-            "\u{FEFF}{}",
-            "byte order mark",
-        ),
-        (
             "claude-code",
             ".claude.json",
             "{\"mcpServers\": {},}",
             "plain JSON",
-        ),
-        (
-            "gemini-cli",
-            ".gemini/settings.json",
-            "\u{FEFF}{}",
-            "byte order mark",
         ),
     ] {
         let home = Home::new(Os::Linux);
@@ -90,6 +80,84 @@ fn a_file_that_cannot_be_read_is_not_written() {
             ..
         }
     ));
+}
+
+#[test]
+fn a_mark_that_the_client_does_not_accept_goes_with_consent_and_comes_back() {
+    for (client, path) in [
+        (
+            "claude-desktop",
+            ".config/Claude/claude_desktop_config.json",
+        ),
+        ("gemini-cli", ".gemini/settings.json"),
+    ] {
+        let home = Home::new(Os::Linux);
+        let before = "\u{FEFF}{\r\n  \"mcpServers\": {}\r\n}";
+        home.write(path, before);
+        assert!(matches!(home.state(client), State::Unreadable { .. }));
+        let error = home.act(client, Action::Connect).err().unwrap();
+        assert!(
+            matches!(error, ConnectError::ByteOrderMark { .. }),
+            "{error}"
+        );
+        assert_eq!(home.read(path), before);
+        let consented = |action| {
+            home.search(|search| {
+                Connector::new(search, Path::new(PROGRAM), None)
+                    .dropping_mark()
+                    .carry_out(client, action, None, false)
+            })
+        };
+        let plan = consented(Action::Connect).unwrap();
+        assert!(
+            plan.notes[0].contains("byte order mark"),
+            "{:?}",
+            plan.notes
+        );
+        let connected = home.read(path);
+        assert!(
+            connected.starts_with("{\r\n  \"mcpServers\": {\r\n    \"runbridge\""),
+            "{connected}"
+        );
+        // The client's editor puts it back; the entry stands already.
+        home.write(path, &format!("\u{FEFF}{connected}"));
+        consented(Action::Connect).unwrap();
+        assert_eq!(home.read(path), connected);
+        home.write(path, before);
+        consented(Action::Connect).unwrap();
+        home.disconnect(client);
+        assert_eq!(home.read(path), before);
+    }
+}
+
+#[test]
+fn a_client_that_may_not_start_us_is_not_connected() {
+    for (file, text, says) in [
+        (
+            "etc/claude-code/managed-mcp.json",
+            "{\"mcpServers\": {}}",
+            "your organisation decides",
+        ),
+        (
+            "etc/claude-code/managed-settings.json",
+            "{\"allowedMcpServers\": [{\"serverName\": \"other\"}]}",
+            "not among what Claude Code may use",
+        ),
+        (
+            ".claude/settings.json",
+            "{\"deniedMcpServers\": [{\"serverName\": \"runbridge\"}]}",
+            "is not to use it",
+        ),
+    ] {
+        let home = Home::new(Os::Linux);
+        home.write(".claude.json", "{}");
+        home.write(file, text);
+        let error = home.act("claude-code", Action::Connect).err().unwrap();
+        assert!(matches!(error, ConnectError::Forbidden { .. }), "{error}");
+        assert!(error.to_string().contains(says), "{error}");
+        assert!(matches!(home.state("claude-code"), State::Forbidden { .. }));
+        assert_eq!(home.read(".claude.json"), "{}");
+    }
 }
 
 #[test]

@@ -46,10 +46,14 @@ fn every_client_is_connected_and_left_as_it_was() {
         let home = Home::of(&fixture);
         for (client, file) in files(&home) {
             let before = std::fs::read(&file).ok();
-            let illegible = home.standings().into_iter().any(|standing| {
-                standing.id == client && matches!(standing.state, State::Unreadable { .. })
+            let refused = home.standings().into_iter().any(|standing| {
+                standing.id == client
+                    && matches!(
+                        standing.state,
+                        State::Unreadable { .. } | State::Forbidden { .. }
+                    )
             });
-            if illegible
+            if refused
                 || before
                     .as_deref()
                     .is_some_and(|bytes| bytes.starts_with(b"\xFF\xFE"))

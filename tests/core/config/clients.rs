@@ -384,14 +384,168 @@ fn the_same_server_in_several_clients_is_one() {
                     "kiro"
                 ]
             ),
-            ("git@cursor", vec!["cursor", "windsurf"]),
-            ("my-git", vec!["kiro"]),
+            ("git@cursor", vec!["cursor", "windsurf", "kiro"]),
         ]
     );
     assert_eq!(
-        found.twins,
+        found.aliases,
         [("my-git".to_owned(), "git@cursor".to_owned())].into()
     );
+}
+
+#[test]
+fn who_writes_one_definition_twice_into_one_file_wants_two_servers() {
+    let home = Home::new(Os::Linux);
+    let twice = r#"{"mcpServers": {"work": {"command": "memory"}, "home": {"command": "memory"}}}"#;
+    home.write(".cursor/mcp.json", twice);
+    home.write(
+        ".kiro/settings/mcp.json",
+        &twice.replace("\"work\"", "\"other\""),
+    );
+    let found = home.discover();
+    assert_eq!(names(&found), ["work", "home"]);
+    assert_eq!(
+        found.aliases,
+        [("other".to_owned(), "work".to_owned())].into()
+    );
+}
+
+#[test]
+fn the_user_may_put_clients_into_another_order() {
+    let mut home = Home::new(Os::Linux);
+    let entry = |program: &str| format!(r#"{{"mcpServers": {{"a": {{"command": "{program}"}}}}}}"#);
+    home.write("MCPs/a.json", &entry("dropped"));
+    home.write(
+        ".config/Claude/claude_desktop_config.json",
+        &entry("desktop"),
+    );
+    home.write(".kiro/settings/mcp.json", &entry("kiro"));
+    assert_eq!(names(&home.discover()), ["a", "a@claude-desktop", "a@kiro"]);
+    home.settings.client_order = ["kiro", "nobody", "kiro", "runbridge"]
+        .map(str::to_owned)
+        .into();
+    let found = home.discover();
+    assert_eq!(names(&found), ["a", "a@drop-folder", "a@claude-desktop"]);
+    assert_eq!(found.entries[0].sources[0].client, "kiro");
+    assert!(found.problems[0].message.contains("`nobody`"));
+}
+
+#[test]
+fn plugins_of_claude_code_bring_servers_while_they_are_on() {
+    let home = Home::new(Os::Linux);
+    let at = |path: &str| home.path().join(path).to_str().unwrap().to_owned();
+    home.write(
+        ".claude/plugins/installed_plugins.json",
+        &format!(
+            r#"{{"version": 2, "plugins": {{
+                "files@shop": [{{"scope": "user", "installPath": "{}"}}],
+                "manifest@shop": [{{"scope": "user", "installPath": "{}"}}],
+                "off@shop": [{{"scope": "user", "installPath": "{}"}}],
+                "elsewhere@shop": [{{"scope": "project", "projectPath": "/other", "installPath": "{}"}}],
+                "relative@shop": [{{"scope": "user", "installPath": "plugins"}}]
+            }}}}"#,
+            at("p/files"), at("p/manifest"), at("p/off"), at("p/elsewhere")
+        ),
+    );
+    home.write(
+        ".claude/settings.json",
+        r#"{"enabledPlugins": {"files@shop": true, "manifest@shop": true, "off@shop": false}}"#,
+    );
+    home.write(
+        "p/files/.mcp.json",
+        r#"{"bare": {"command": "${CLAUDE_PLUGIN_ROOT}/run", "env": {"T": "${TOKEN}"}}}"#,
+    );
+    home.write(
+        "p/manifest/.claude-plugin/plugin.json",
+        r#"{"name": "manifest", "mcpServers": ["./more.json", "../files/.mcp.json"]}"#,
+    );
+    home.write(
+        "p/manifest/more.json",
+        r#"{"mcpServers": {"named": {"command": "x"}}}"#,
+    );
+    home.write(
+        "p/off/.claude-plugin/plugin.json",
+        r#"{"mcpServers": {"inline": {"command": "y"}}}"#,
+    );
+    home.write("p/elsewhere/.mcp.json", r#"{"never": {"command": "z"}}"#);
+    let found = home.discover();
+    assert_eq!(names(&found), ["bare", "named", "inline"]);
+    let EntryTransport::Stdio { command, env, .. } = &found.entries[0].transport else {
+        panic!("{found:?}");
+    };
+    assert_eq!(*command, at("p/files/run"));
+    assert_eq!(env["T"].as_deref(), Some("s3cret"));
+    assert_eq!(
+        found.entries[2].off.as_deref(),
+        Some("its plugin `off@shop` is off in Claude Code")
+    );
+    assert_eq!(found.problems, []);
+}
+
+#[test]
+fn an_organisation_says_what_claude_code_may_start() {
+    let home = Home::new(Os::Linux);
+    home.write(
+        ".claude.json",
+        r#"{"mcpServers": {
+            "named": {"command": "n"},
+            "exact": {"command": "uvx", "args": ["time"]},
+            "longer": {"command": "uvx", "args": ["time", "--now"]},
+            "near": {"type": "http", "url": "https://mcp.corp.example/a"},
+            "far": {"type": "http", "url": "https://elsewhere.example/a"}
+        }}"#,
+    );
+    let off = |home: &Home| -> Vec<String> {
+        let entries = home.discover().entries;
+        let off = entries.into_iter().filter(|entry| entry.off.is_some());
+        off.map(|entry| entry.name).collect()
+    };
+    assert_eq!(off(&home), [""; 0]);
+    let managed = "etc/claude-code/managed-settings.json";
+    home.write(
+        managed,
+        r#"{"allowedMcpServers": [{"serverName": "named"}, {"serverName": "near"}]}"#,
+    );
+    assert_eq!(off(&home), ["exact", "longer", "far"]);
+    home.write(
+        managed,
+        r#"{"allowedMcpServers": [{"serverName": "named"}, {"serverCommand": ["uvx", "time"]}, {"serverUrl": "https://*.corp.example/*"}],
+            "deniedMcpServers": [{"serverName": "near"}]}"#,
+    );
+    assert_eq!(off(&home), ["named", "longer", "near", "far"]);
+    home.write(managed, r#"{"allowedMcpServers": []}"#);
+    assert_eq!(off(&home).len(), 5);
+    home.write(managed, "{}");
+    home.write(
+        "etc/claude-code/managed-settings.d/10.json",
+        r#"{"deniedMcpServers": [{"serverCommand": ["n"]}]}"#,
+    );
+    home.write(
+        ".claude/settings.json",
+        r#"{"deniedMcpServers": [{"serverUrl": "https://*elsewhere*"}]}"#,
+    );
+    assert_eq!(off(&home), ["named", "far"]);
+}
+
+#[test]
+fn a_workspace_and_a_container_of_a_project_name_servers_that_wait_for_approval() {
+    let mut home = Home::new(Os::Linux);
+    home.write(
+        "w/team.code-workspace",
+        r#"{
+  "folders": [{"path": "."}], // two
+  "settings": {"mcp": {"servers": {"a": {"command": "${workspaceFolder}/a"}}}}
+}"#,
+    );
+    home.write(
+        "w/.devcontainer/devcontainer.json",
+        r#"{"customizations": {"vscode": {"mcp": {"servers": {"b": {"type": "http", "url": "https://b.example/mcp"}}}}}}"#,
+    );
+    assert_eq!(names(&home.discover()), [""; 0]);
+    home.settings.projects = vec![home.path().join("w")];
+    let found = home.discover();
+    assert_eq!(names(&found), ["b", "a"]);
+    assert!(found.entries.iter().all(|entry| entry.off.is_some()));
 }
 
 #[test]

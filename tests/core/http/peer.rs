@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use runbridge_testkit::{Side, WireCheck};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
@@ -143,6 +144,26 @@ impl Peer {
         self.state.tools.lock().unwrap().push(name);
         let news = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
         let _ = self.state.news.send(news.to_string());
+    }
+}
+
+impl Drop for Peer {
+    /// All that came must have been what the protocol allows.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let mut check = WireCheck::of(Side::Client);
+        for seen in self.seen().iter().filter(|seen| !seen.body.is_null()) {
+            if let Err(wrong) = check.say(&seen.body) {
+                panic!("the peer was told what the protocol does not allow: {wrong}");
+            }
+            if seen.rpc() == "initialize" && !self.state.script.modern {
+                // What this peer answers.
+                check.hear(&json!({"jsonrpc": "2.0", "id": seen.body["id"],
+                    "result": {"protocolVersion": "2025-06-18"}}));
+            }
+        }
     }
 }
 

@@ -108,7 +108,9 @@ name: string, } | { "type": "entries",
 /** Entries that could not be read. */
 problems: Array<EntryProblem>,
 /** Entries that were left out on purpose. */
-skipped: Array<SkippedEntry>, } | { "type": "sandbox",
+skipped: Array<SkippedEntry>, } | { "type": "clients",
+/** All of them. */
+clients: Array<Client>, } | { "type": "sandbox",
 /** The sandbox. */
 sandbox: SandboxStatus, } | { "type": "interpreter",
 /** The interpreter. */
@@ -155,6 +157,85 @@ paused: boolean, } | { "type": "savings",
 savings: Savings, } | { "type": "seen",
 /** What has ever happened. */
 seen: Seen, };
+
+/** An MCP client that is on this machine. */
+export type Client = {
+/** Its identifier. */
+id: string,
+/** Its name as its makers write it. */
+name: string,
+/** How it may call itself when it attaches: beginnings of names, in lower case and without signs. */
+announces: Array<string>,
+/** The file that it reads, if that is clear. */
+file: string | null,
+/** How things stand. */
+state: ClientState,
+/** Whether it runs; `None`: the system does not tell. */
+running: boolean | null,
+/** What makes it see a change, as an order; `None`: it sees changes by itself. */
+restart: string | null,
+/** Whenever our entry is lost, it is put back. */
+keep: boolean,
+/** Its own servers, those first that it starts itself. */
+servers: Array<ClientServer>, };
+
+/** What to do with a client. */
+export type ClientAction = "connect" | "disconnect" | "move" | "restore";
+
+/** A change of a client's file, to be looked at before it is made. */
+export type ClientPlan = {
+/** The client. */
+client: string,
+/** The file. */
+file: string,
+/** The file is not there yet. */
+creates: boolean,
+/** Whether the file changes at all. */
+changes: boolean,
+/** The change as a unified diff without its heading, secrets left out. */
+diff: string,
+/** What is worth saying: what stays as it is and why, what to do next. */
+notes: Array<string>,
+/** Tokens of definitions that the client reads now, about. */
+tokensBefore: number,
+/** And afterwards. */
+tokensAfter: number,
+/** Servers of which nobody has listed the tools, so that these figures lack them. */
+tokensUnknown: number,
+/** Names this very change: only the change that was looked at is made. */
+seen: string, };
+
+/** A server of a client's own. */
+export type ClientServer = {
+/** Its name there. */
+name: string,
+/** Why the client does not start it, if it does not. */
+off: string | null,
+/** It was moved behind the bridge. */
+moved: boolean,
+/** Its tools; `None`: nobody has listed them yet. */
+tools: number | null,
+/** Tokens of their definitions, about. */
+tokens: number | null, };
+
+/** Whether a client's file names us. */
+export type ClientState = { "type": "not_connected" } | { "type": "connected",
+/** Under this name. */
+name: string, } | { "type": "lost" } | { "type": "changed" } | { "type": "shadowed",
+/** The one it reads. */
+by: string, } | { "type": "name_taken" } | { "type": "forbidden",
+/** Who says so, and where. */
+reason: string, } | { "type": "several",
+/** These. */
+files: Array<string>, } | { "type": "unreadable",
+/** Line, from 1. */
+line: number | null,
+/** Column, from 1. */
+column: number | null,
+/** Why. */
+message: string,
+/** A byte order mark is all that is wrong, and connecting may take it out. */
+markOnly: boolean, };
 
 /** One client attached through a sidecar. */
 export type Connection = {
@@ -219,7 +300,7 @@ entry: string | null,
 message: string, };
 
 /** What kind of error. The window and the tests branch on it, never on text. */
-export type ErrorCode = "python_error" | "tool_failed" | "tool_timeout" | "tool_not_found" | "tool_denied" | "invalid_arguments" | "run_timeout" | "run_out_of_memory" | "run_cancelled" | "run_not_found" | "sandbox_unavailable" | "image_missing" | "wasi_module_missing" | "limit_not_enforced" | "server_unreachable" | "server_auth_required" | "server_protocol" | "server_not_found" | "server_exists" | "entry_unreadable" | "client_config_conflict" | "settings_invalid" | "settings_newer" | "secret_missing" | "secret_store_locked" | "memory_full" | "memory_not_found" | "memory_conflict" | "memory_invalid" | "bridge_restarted" | "bridge_busy" | "update_failed" | "internal";
+export type ErrorCode = "python_error" | "tool_failed" | "tool_timeout" | "tool_not_found" | "tool_denied" | "invalid_arguments" | "run_timeout" | "run_out_of_memory" | "run_cancelled" | "run_not_found" | "sandbox_unavailable" | "image_missing" | "wasi_module_missing" | "limit_not_enforced" | "server_unreachable" | "server_auth_required" | "server_protocol" | "server_not_found" | "server_exists" | "entry_unreadable" | "client_config_conflict" | "client_not_found" | "client_file_unreadable" | "client_refused" | "settings_invalid" | "settings_newer" | "secret_missing" | "secret_store_locked" | "memory_full" | "memory_not_found" | "memory_conflict" | "memory_invalid" | "bridge_restarted" | "bridge_busy" | "update_failed" | "internal";
 
 /** What was just forgotten. It can be had back until the program ends or 20 others are forgotten. */
 export type Forgotten = {
@@ -823,6 +904,16 @@ export interface Commands {
   add_server: { arguments: { server: NewServer }; result: null };
   /** Removes a server that was added here, with its secrets. */
   remove_server: { arguments: { server: string }; result: null };
+  /** Every client on this machine, and how things stand with it. */
+  read_clients: { arguments: Record<string, never>; result: Array<Client> };
+  /** What an action would change; `file` says which of several files is meant, `drop_mark` consents to taking out a byte order mark that the client cannot read. */
+  plan_client: { arguments: { client: string; action: ClientAction; file: string | null; dropMark: boolean }; result: ClientPlan };
+  /** Makes the change that was planned and looked at, or none; `keep` asks that our entry be put back whenever it is lost. */
+  change_client: { arguments: { client: string; action: ClientAction; file: string | null; dropMark: boolean; keep: boolean; seen: string }; result: Client };
+  /** Puts our entry back whenever it is lost, or no longer. */
+  keep_client: { arguments: { client: string; keep: boolean }; result: null };
+  /** Shows a client's file in the system's file manager. */
+  show_client_file: { arguments: { client: string; file: string | null }; result: null };
   /** Chooses the backend. */
   set_backend: { arguments: { backend: Backend }; result: null };
   /** Chooses the engine. */

@@ -1,6 +1,6 @@
 // Which view is shown and what is open in it. Views lead to one another only through here.
 
-export const views = ['home', 'servers', 'sandbox', 'memory', 'activity', 'settings'] as const;
+export const views = ['home', 'servers', 'clients', 'sandbox', 'memory', 'activity', 'settings'] as const;
 
 export type View = (typeof views)[number];
 

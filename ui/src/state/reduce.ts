@@ -46,7 +46,8 @@ export function reduce(state: State, change: Change): State {
       return { ...state, savings: change.savings };
     case 'seen':
       return { ...state, seen: change.seen };
-    // These concern only the view that shows the run or the interpreters.
+    // These concern only the view that shows the run, the interpreters or the clients.
+    case 'clients':
     case 'measured':
     case 'run_output':
     case 'call':

@@ -1,17 +1,19 @@
 //! Events that are not written yet, by run. Bounded: when the file cannot be written for long, long
 //! texts of the oldest runs go first, then the oldest runs, as retention would have it.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 use super::{
-    ARGUMENTS_BYTES_MAX, After, CODE_BYTES_MAX, Call, OUTPUT_BYTES_MAX, RunDetail, RunEnded,
-    RunRow, RunStarted, TEXT_BYTES_MAX,
+    ARGUMENTS_BYTES_MAX, After, CODE_BYTES_MAX, Call, Captured, OUTPUT_BYTES_MAX, RunDetail,
+    RunEnded, RunRow, RunStarted, TEXT_BYTES_MAX,
 };
 
 /// Most runs that wait.
 const RUNS_MAX: usize = 2_000;
 /// Most bytes of texts that wait.
 const BYTES_MAX: usize = 32 << 20;
+/// Most memory items whose use waits.
+const MEMORY_USES_MAX: usize = 10_000;
 /// Most calls that wait per run; a run's end tells their number anyway.
 const CALLS_MAX: usize = 2_000;
 
@@ -19,6 +21,8 @@ const CALLS_MAX: usize = 2_000;
 pub(super) struct Pending {
     /// In the order of their first events.
     runs: VecDeque<PendingRun>,
+    /// When memory items were last loaded.
+    memory_uses: HashMap<String, i64>,
     bytes: usize,
     lost: u64,
 }
@@ -35,6 +39,7 @@ impl Pending {
     pub(super) fn run_started(&mut self, mut run: RunStarted) {
         shorten(&mut run.code, CODE_BYTES_MAX);
         shorten(&mut run.client, TEXT_BYTES_MAX);
+        shorten(&mut run.title, TEXT_BYTES_MAX);
         shorten(&mut run.sandbox, TEXT_BYTES_MAX);
         if let Some(session) = &mut run.session {
             shorten(session, TEXT_BYTES_MAX);
@@ -49,8 +54,11 @@ impl Pending {
         shorten(&mut call.arguments, ARGUMENTS_BYTES_MAX);
         shorten(&mut call.server, TEXT_BYTES_MAX);
         shorten(&mut call.tool, TEXT_BYTES_MAX);
-        if let Some(code) = &mut call.error_code {
-            shorten(code, TEXT_BYTES_MAX);
+        for text in [&mut call.error_code, &mut call.error]
+            .into_iter()
+            .flatten()
+        {
+            shorten(text, TEXT_BYTES_MAX);
         }
         let bytes = call.arguments.len();
         let run = self.at(run_id);
@@ -62,8 +70,11 @@ impl Pending {
     }
 
     pub(super) fn run_ended(&mut self, run_id: &str, mut end: RunEnded) {
-        shorten(&mut end.output_head, OUTPUT_BYTES_MAX);
-        shorten_front(&mut end.output_tail, OUTPUT_BYTES_MAX);
+        shorten_captured(&mut end.stdout);
+        shorten_captured(&mut end.stderr);
+        for text in [&mut end.result, &mut end.error_text].into_iter().flatten() {
+            shorten(text, OUTPUT_BYTES_MAX);
+        }
         if let Some(error) = &mut end.error {
             shorten(error, TEXT_BYTES_MAX);
         }
@@ -71,13 +82,23 @@ impl Pending {
         end.servers
             .iter_mut()
             .for_each(|server| shorten(server, TEXT_BYTES_MAX));
-        self.bytes += end.output_head.len() + end.output_tail.len();
+        self.bytes += end.text_bytes();
         self.at(run_id).ended = Some(end);
         self.keep_bounds();
     }
 
+    pub(super) fn memory_used(&mut self, key: &str, at: i64) {
+        if self.memory_uses.len() < MEMORY_USES_MAX || self.memory_uses.contains_key(key) {
+            self.memory_uses.insert(key.to_owned(), at);
+        }
+    }
+
+    pub(super) fn memory_uses(&self) -> impl Iterator<Item = (String, i64)> {
+        self.memory_uses.iter().map(|(key, at)| (key.clone(), *at))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.runs.is_empty()
+        self.runs.is_empty() && self.memory_uses.is_empty()
     }
 
     pub(super) fn runs(&self) -> usize {
@@ -98,6 +119,7 @@ impl Pending {
         let newer = std::mem::replace(self, older);
         self.lost += newer.lost;
         self.bytes += newer.bytes;
+        self.memory_uses.extend(newer.memory_uses);
         for run in newer.runs {
             let known = self.at(&run.run_id);
             known.started = run.started.or(known.started.take());
@@ -126,6 +148,19 @@ impl Pending {
         }
     }
 
+    /// Runs whose end is pending.
+    pub(super) fn ended(&self) -> impl Iterator<Item = RunDetail> {
+        let ended = self
+            .runs
+            .iter()
+            .filter(|run| run.ended.is_some() && run.started.is_some());
+        ended.map(|run| {
+            let mut detail = RunDetail::default();
+            run.apply_to_detail(&mut detail);
+            detail
+        })
+    }
+
     /// Show what is pending of one run.
     pub(super) fn apply_to_detail(&self, run_id: &str, detail: &mut Option<RunDetail>) {
         let Some(run) = self.runs.iter().find(|run| run.run_id == run_id) else {
@@ -135,15 +170,7 @@ impl Pending {
             return;
         }
         let detail = detail.get_or_insert_default();
-        run.apply(&mut detail.row);
-        if let Some(started) = &run.started {
-            detail.code.clone_from(&started.code);
-        }
-        if let Some(ended) = &run.ended {
-            detail.output_head.clone_from(&ended.output_head);
-            detail.output_tail.clone_from(&ended.output_tail);
-        }
-        detail.call_list.extend(run.calls.iter().cloned());
+        run.apply_to_detail(detail);
     }
 
     /// The run's entry, searched from the back: events mostly are of the newest runs.
@@ -182,12 +209,46 @@ impl Pending {
     }
 }
 
+impl RunEnded {
+    fn text_bytes(&self) -> usize {
+        let Self {
+            stdout,
+            stderr,
+            result,
+            error_text,
+            ..
+        } = self;
+        stdout.head.len()
+            + stdout.tail.len()
+            + stderr.head.len()
+            + stderr.tail.len()
+            + result.as_ref().map_or(0, String::len)
+            + error_text.as_ref().map_or(0, String::len)
+    }
+}
+
 impl PendingRun {
+    fn apply_to_detail(&self, detail: &mut RunDetail) {
+        self.apply(&mut detail.row);
+        if let Some(started) = &self.started {
+            detail.code.clone_from(&started.code);
+        }
+        if let Some(ended) = &self.ended {
+            detail.stdout.clone_from(&ended.stdout);
+            detail.stderr.clone_from(&ended.stderr);
+            detail.result.clone_from(&ended.result);
+            detail.error_text.clone_from(&ended.error_text);
+        }
+        detail.call_list.extend(self.calls.iter().cloned());
+    }
+
     fn apply(&self, row: &mut RunRow) {
         if let Some(started) = &self.started {
             row.run_id.clone_from(&started.run_id);
             row.client.clone_from(&started.client);
+            row.connection.clone_from(&started.connection);
             row.session.clone_from(&started.session);
+            row.title.clone_from(&started.title);
             row.sandbox.clone_from(&started.sandbox);
             row.started_at = started.started_at;
             "running".clone_into(&mut row.status);
@@ -198,6 +259,11 @@ impl PendingRun {
             row.error.clone_from(&ended.error);
             row.servers.clone_from(&ended.servers);
             row.calls = ended.calls;
+            row.calls_failed = ended.calls_failed;
+            row.kind.clone_from(&ended.kind);
+            row.reply_tokens = ended.reply_tokens;
+            row.result_tokens = ended.result_tokens;
+            row.definition_tokens = ended.definition_tokens;
         }
     }
 
@@ -210,10 +276,7 @@ impl PendingRun {
                 .iter()
                 .map(|call| call.arguments.len())
                 .sum::<usize>()
-            + self
-                .ended
-                .as_ref()
-                .map_or(0, |ended| ended.output_head.len() + ended.output_tail.len())
+            + self.ended.as_ref().map_or(0, RunEnded::text_bytes)
     }
 
     fn drop_texts(&mut self) {
@@ -224,8 +287,10 @@ impl PendingRun {
             call.arguments = String::new();
         }
         if let Some(ended) = &mut self.ended {
-            ended.output_head = String::new();
-            ended.output_tail = String::new();
+            ended.stdout = Captured::default();
+            ended.stderr = Captured::default();
+            ended.result = None;
+            ended.error_text = None;
         }
     }
 }
@@ -244,14 +309,34 @@ fn shorten(text: &mut String, bytes_max: usize) {
     }
 }
 
-/// Keep the last `bytes_max` bytes of `text`.
-fn shorten_front(text: &mut String, bytes_max: usize) {
-    if text.len() > bytes_max {
-        let mut start = text.len() - bytes_max;
-        while !text.is_char_boundary(start) {
+/// Keep the record's bounds of a stream; what is left out is counted.
+fn shorten_captured(captured: &mut Captured) {
+    let Captured {
+        head,
+        tail,
+        omitted,
+    } = captured;
+    if head.len() > OUTPUT_BYTES_MAX {
+        let mut end = OUTPUT_BYTES_MAX;
+        while !head.is_char_boundary(end) {
+            end -= 1;
+        }
+        if *omitted == 0 && tail.is_empty() {
+            // The head was the whole text; its end is the tail now.
+            head[end..].clone_into(tail);
+        } else {
+            *omitted += head[end..].chars().count() as u64;
+        }
+        head.truncate(end);
+        head.shrink_to_fit();
+    }
+    if tail.len() > OUTPUT_BYTES_MAX {
+        let mut start = tail.len() - OUTPUT_BYTES_MAX;
+        while !tail.is_char_boundary(start) {
             start += 1;
         }
-        *text = text[start..].to_owned();
+        *omitted += tail[..start].chars().count() as u64;
+        *tail = tail[start..].to_owned();
     }
 }
 
@@ -283,7 +368,7 @@ mod tests {
             pending.run_ended(
                 &run_id,
                 RunEnded {
-                    output_head: "z".repeat(40_000),
+                    error_text: Some("z".repeat(40_000)),
                     ..RunEnded::default()
                 },
             );
@@ -359,8 +444,24 @@ mod tests {
             text.len() <= 1_000 && text.ends_with("★... (3000 bytes in all)"),
             "{text}"
         );
-        let mut text = "★".repeat(1_000);
-        shorten_front(&mut text, 1_000);
-        assert_eq!(text, "★".repeat(333));
+    }
+
+    #[test]
+    fn both_ends_of_a_stream_are_kept_and_the_rest_is_counted() {
+        for (head, tail, omitted) in [(60_000, 0, 0), (60_000, 60_000, 7), (5, 0, 0)] {
+            let mut captured = Captured {
+                head: "★".repeat(head),
+                tail: "☆".repeat(tail),
+                omitted,
+            };
+            shorten_captured(&mut captured);
+            let kept = captured.head.chars().count() + captured.tail.chars().count();
+            assert!(captured.head.len() <= OUTPUT_BYTES_MAX);
+            assert!(captured.tail.len() <= OUTPUT_BYTES_MAX);
+            assert_eq!(
+                kept as u64 + captured.omitted,
+                (head + tail) as u64 + omitted
+            );
+        }
     }
 }

@@ -66,6 +66,43 @@ pub enum RunStatus {
     Interrupted,
 }
 
+impl RunStatus {
+    /// As the record spells it.
+    pub fn of_record(text: &str) -> Self {
+        match text {
+            "queued" => Self::Queued,
+            "running" => Self::Running,
+            "success" => Self::Success,
+            "timeout" => Self::Timeout,
+            "cancelled" => Self::Cancelled,
+            "out_of_memory" => Self::OutOfMemory,
+            "validation_error" => Self::ValidationError,
+            "interrupted" => Self::Interrupted,
+            _ => Self::Error,
+        }
+    }
+
+    /// The word in the record.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Success => "success",
+            Self::Error => "error",
+            Self::Timeout => "timeout",
+            Self::Cancelled => "cancelled",
+            Self::OutOfMemory => "out_of_memory",
+            Self::ValidationError => "validation_error",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// Whether the run has ended.
+    pub fn is_over(self) -> bool {
+        !matches!(self, Self::Queued | Self::Running)
+    }
+}
+
 /// A run whole. Long texts are cut at the record's bounds and say so.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -7,9 +7,10 @@
 
 #[cfg(feature = "bindings")]
 use super::{
-    Backend, DiagnosticsFile, EngineChoice, Forgotten, ImportMode, ImportReport, Licence, Limit,
-    MemoryInfo, MemoryItem, MemoryOrder, MemoryPage, NewServer, ParsedServers, Place, RunCursor,
-    RunDetail, RunFilter, RunPage, SavedTool, ServerDetail, SettingsPatch, State, ToolDetail,
+    Backend, Client, ClientAction, ClientPlan, DiagnosticsFile, EngineChoice, Forgotten,
+    ImportMode, ImportReport, Licence, Limit, MemoryInfo, MemoryItem, MemoryOrder, MemoryPage,
+    NewServer, ParsedServers, Place, RunCursor, RunDetail, RunFilter, RunPage, SavedTool,
+    ServerDetail, SettingsPatch, State, ToolDetail,
 };
 
 macro_rules! commands {
@@ -57,6 +58,19 @@ commands! {
     add_server { server: NewServer } -> ();
     /// Removes a server that was added here, with its secrets.
     remove_server { server: String } -> ();
+
+    /// Every client on this machine, and how things stand with it.
+    read_clients {} -> Vec<Client>;
+    /// What an action would change; `file` says which of several files is meant, `drop_mark` consents to
+    /// taking out a byte order mark that the client cannot read.
+    plan_client { client: String, action: ClientAction, file: Option<String>, drop_mark: bool } -> ClientPlan;
+    /// Makes the change that was planned and looked at, or none; `keep` asks that our entry be put back
+    /// whenever it is lost.
+    change_client { client: String, action: ClientAction, file: Option<String>, drop_mark: bool, keep: bool, seen: String } -> Client;
+    /// Puts our entry back whenever it is lost, or no longer.
+    keep_client { client: String, keep: bool } -> ();
+    /// Shows a client's file in the system's file manager.
+    show_client_file { client: String, file: Option<String> } -> ();
 
     /// Chooses the backend.
     set_backend { backend: Backend } -> ();

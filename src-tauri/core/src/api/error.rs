@@ -17,6 +17,25 @@ pub struct ApiError {
     pub log_id: Option<String>,
 }
 
+impl ApiError {
+    /// What happened, to which thing.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            hint: None,
+            log_id: None,
+        }
+    }
+
+    /// And what to do now.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+}
+
 /// What kind of error. The window and the tests branch on it, never on text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -62,8 +81,14 @@ pub enum ErrorCode {
     ServerExists,
     /// An entry of a client's file cannot be read.
     EntryUnreadable,
-    /// A client's file changed while it was to be written.
+    /// A client's file changed while it was to be written, or since the change was looked at.
     ClientConfigConflict,
+    /// No such client, or it is not on this machine.
+    ClientNotFound,
+    /// A client's file cannot be read or written.
+    ClientFileUnreadable,
+    /// What stands in a client's file, or who manages it, does not let it be connected so.
+    ClientRefused,
     /// A setting cannot be used.
     SettingsInvalid,
     /// A newer version wrote the settings.
@@ -88,6 +113,16 @@ pub enum ErrorCode {
     UpdateFailed,
     /// A fault of ours.
     Internal,
+}
+
+impl ErrorCode {
+    /// The kind of a call's failure, by the code that Python sees. Servers have codes of their own.
+    pub fn of_call(code: &str) -> Self {
+        match code {
+            "server_disabled" | "server_denied" => Self::ToolDenied,
+            _ => serde_json::from_value(code.into()).unwrap_or(Self::ToolFailed),
+        }
+    }
 }
 
 /// Something that needs the user.

@@ -2,17 +2,24 @@
 //!
 //! The scopes depend on where Claude Code runs, and we run everywhere. So a project that the user registered
 //! with us counts as the place: its servers come first, and what is off in every registered project is off.
-//! Servers of other projects come last. A checked-in file can turn a server off but never on. Of
-//! `~/.claude.json` nothing is read but servers and lists of names; it holds an account, too.
+//! Servers of other projects come last, then those of plugins. A checked-in file can turn a server off but
+//! never on. Of `~/.claude.json` nothing is read but servers and lists of names; it holds an account, too.
+
+mod plugins;
+mod policy;
 
 use serde_json::json;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use policy::Policy;
 
 use super::Search;
 use super::client::{Client, Place, Reading};
+use super::entry::EntryTransport;
 use super::expand::Syntax;
 use super::fields::{Dialect, Timeout};
+use super::own_command::OwnCommand;
 use super::parse::{Document, Format, Member, Value};
 use super::target::{Reads, Target, TargetFile};
 use crate::paths::Os;
@@ -31,6 +38,14 @@ pub(super) const CLIENT: Client = Client {
         reads: Reads::PlainJson,
         restart: "start a new session",
         processes: &["claude"],
+        // Every session of it saves the whole file now and then.
+        own_command: Some(OwnCommand {
+            program: "claude",
+            folders: &[".local/bin", ".claude/local"],
+            arguments: &["mcp", "add-json"],
+            last: &["--scope", "user"],
+        }),
+        forbidden,
         ..Target::plain(|search| {
             vec![TargetFile {
                 path: user_file(search),
@@ -40,7 +55,7 @@ pub(super) const CLIENT: Client = Client {
     }),
     places: |search| {
         let mut places = vec![
-            Place::user(search.system(managed(search.environment.os()))),
+            Place::user(managed_servers(search)),
             Place::user(user_file(search)),
         ];
         places.extend(
@@ -49,35 +64,67 @@ pub(super) const CLIENT: Client = Client {
                 .iter()
                 .map(|project| Place::project(project, ".mcp.json")),
         );
+        places.extend(plugins::places(search));
         places
     },
     read: |reading| {
+        let first = reading.found.candidates.len();
         if reading.project.is_some() {
             project_file(reading);
         } else if reading.path.ends_with("managed-mcp.json") {
             reading.section(&["mcpServers"]);
-        } else {
+        } else if reading.path == user_file(reading.search) || !plugins::read(reading) {
             user(reading);
+        }
+        let policy = Policy::of(reading.search);
+        for candidate in &mut reading.found.candidates[first..] {
+            let entry = &mut candidate.entry;
+            if let Some(reason) = policy.refusal(&entry.name, &entry.transport) {
+                entry.off = Some(reason);
+            }
         }
     },
 };
 
-fn managed(os: Os) -> &'static str {
-    match os {
-        Os::Linux => "etc/claude-code/managed-mcp.json",
-        Os::Macos => "Library/Application Support/ClaudeCode/managed-mcp.json",
-        Os::Windows => "Program Files/ClaudeCode/managed-mcp.json",
-    }
+/// Where the organisation's files are.
+fn managed_folder(search: &Search<'_>) -> PathBuf {
+    search.system(match search.environment.os() {
+        Os::Linux => "etc/claude-code",
+        Os::Macos => "Library/Application Support/ClaudeCode",
+        Os::Windows => "Program Files/ClaudeCode",
+    })
 }
 
-fn user_file(search: &Search<'_>) -> std::path::PathBuf {
+fn managed_servers(search: &Search<'_>) -> PathBuf {
+    managed_folder(search).join("managed-mcp.json")
+}
+
+/// Why Claude Code would not start us, whatever its file says.
+fn forbidden(search: &Search<'_>, name: &str, program: &str) -> Option<String> {
+    let managed = managed_servers(search);
+    if managed.is_file() {
+        return Some(format!(
+            "your organisation decides alone which servers it uses, in {}",
+            managed.display()
+        ));
+    }
+    let us = EntryTransport::Stdio {
+        command: program.to_owned(),
+        args: Vec::new(),
+        env: std::collections::BTreeMap::new(),
+        cwd: None,
+    };
+    Policy::of(search).refusal(name, &us)
+}
+
+fn user_file(search: &Search<'_>) -> PathBuf {
     let moved = search.environment.folder("CLAUDE_CONFIG_DIR");
     moved
         .unwrap_or_else(|| search.paths.home.clone())
         .join(".claude.json")
 }
 
-fn settings_folder(search: &Search<'_>) -> std::path::PathBuf {
+fn settings_folder(search: &Search<'_>) -> PathBuf {
     search
         .environment
         .folder("CLAUDE_CONFIG_DIR")
@@ -86,9 +133,7 @@ fn settings_folder(search: &Search<'_>) -> std::path::PathBuf {
 
 /// A managed file replaces all that users configured.
 fn managed_elsewhere(reading: &mut Reading<'_, '_>) {
-    let path = reading
-        .search
-        .system(managed(reading.search.environment.os()));
+    let path = managed_servers(reading.search);
     if path.is_file() {
         reading.off.insert(
             "*".to_owned(),

@@ -25,7 +25,7 @@ pub(super) const CLIENT: Client = Client {
         several: Several::Ask,
         reads: Reads::PlainJson,
         restart: "quit Claude Desktop, in the tray or menu bar too, and start it again",
-        processes: &["claude-desktop", "Claude", "claude.exe", "Claude.exe"],
+        processes: &["claude-desktop", "Claude"],
         ..Target::plain(|search| {
             folders(search)
                 .into_iter()

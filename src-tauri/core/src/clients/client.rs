@@ -91,6 +91,8 @@ pub(super) struct Reading<'a, 's> {
     pub(super) project: Option<PathBuf>,
     /// Why servers of this name are off; the name `*` means all.
     pub(super) off: BTreeMap<String, String>,
+    /// Values for placeholders that only this file's entries have.
+    pub(super) given: Vec<(String, String)>,
     pub(super) found: &'a mut Found,
 }
 
@@ -149,6 +151,7 @@ impl Reading<'_, '_> {
         let scope = Scope {
             syntax: self.client.dialect.syntax,
             environment: self.search.environment,
+            given: &self.given,
             home: &self.search.paths.home,
             project: self.project.as_deref(),
             file: self.path,

@@ -2,7 +2,8 @@
 //!
 //! Everything begins as a [`Plan`], which changes nothing: what the file holds, what it would hold, and
 //! what there is to say. [`Connector::apply`] then does exactly that or, if the file has changed since,
-//! nothing. Only here are files of other programs written. An undo gives back the old bytes if nobody else
+//! nothing. Only here are files of other programs written, by us or, where a client has a command for it
+//! and rewrites its file all the time, by that command. An undo gives back the old bytes if nobody else
 //! wrote since, and takes out just what is ours if somebody did.
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,7 @@ use serde_json::Value as Json;
 use super::client::{Client, Found, format_of};
 use super::edit::{self, EditError, Section};
 use super::entry::Entry;
+pub use super::own_servers::{Cost, OwnServer};
 use super::parse::{Document, Format, Position, Value};
 pub use super::receipts::Receipt;
 use super::receipts::{self, Moved, Step};
@@ -34,6 +36,7 @@ pub struct Connector<'a> {
     search: &'a Search<'a>,
     program: String,
     running: Option<Running>,
+    drops_mark: bool,
 }
 
 /// What to do with a client.
@@ -62,6 +65,10 @@ pub struct Plan {
     receipt: Option<Receipt>,
     backups: Vec<(String, Vec<u8>)>,
     secrets: Vec<crate::secrets::Secret>,
+    /// What a conversation starts with, before and after.
+    costs: [Cost; 2],
+    /// The change is no more than our entry, which the client's own command can put in.
+    entry_alone: bool,
 }
 
 /// How things stand with a client.
@@ -79,8 +86,21 @@ pub struct Standing {
     pub restart: &'static str,
     /// Whether we are in its file.
     pub state: State,
+    /// Our entry is put back whenever it is lost.
+    pub keep: bool,
+    /// How it may call itself when it attaches: beginnings of names, in lower case and without signs.
+    #[serde(skip)]
+    pub announces: Vec<String>,
+    /// Its own servers: those in its file, then those that we reach for it.
+    pub servers: Vec<OwnServer>,
+}
+
+impl Standing {
     /// Servers of its own that we reach for it.
-    pub moved: Vec<String>,
+    pub fn moved(&self) -> Vec<&str> {
+        let moved = self.servers.iter().filter(|server| server.moved);
+        moved.map(|server| server.name.as_str()).collect()
+    }
 }
 
 /// Whether a client's file names us.
@@ -105,6 +125,11 @@ pub enum State {
     },
     /// Another program's entry has our name.
     NameTaken,
+    /// The client is not allowed to start us.
+    Forbidden {
+        /// Who says so, and where.
+        reason: String,
+    },
     /// Several files could be meant.
     Several {
         /// These.
@@ -116,6 +141,8 @@ pub enum State {
         position: Option<Position>,
         /// Why.
         message: String,
+        /// It begins with a byte order mark, and nothing else is wrong.
+        mark_only: bool,
     },
 }
 
@@ -167,6 +194,22 @@ pub enum ConnectError {
         position: Option<Position>,
         /// Why.
         message: String,
+    },
+    /// The file begins with a byte order mark, because of which the client reads nothing of it.
+    #[error("{} begins with a byte order mark, which {client} does not accept; `--drop-bom` saves it without one; nothing was changed", .file.display())]
+    ByteOrderMark {
+        /// The client.
+        client: &'static str,
+        /// The file.
+        file: PathBuf,
+    },
+    /// The client is not allowed to start us.
+    #[error("{client} cannot be connected: {reason}")]
+    Forbidden {
+        /// The client.
+        client: &'static str,
+        /// Who says so, and where.
+        reason: String,
     },
     /// Our name stands for something else.
     #[error("{} already has an entry `{NAME}` that starts something else; rename or remove it first", .file.display())]
@@ -257,7 +300,16 @@ impl<'a> Connector<'a> {
             search,
             program: program.to_string_lossy().into_owned(),
             running,
+            drops_mark: false,
         }
+    }
+
+    /// With the user's consent, a byte order mark that a client does not accept goes when its file is
+    /// written.
+    #[must_use]
+    pub fn dropping_mark(mut self) -> Self {
+        self.drops_mark = true;
+        self
     }
 
     /// How things stand with every client that is on this machine.
@@ -285,7 +337,10 @@ impl<'a> Connector<'a> {
             }
             (Err(_), None) => return None,
             (Ok(live), None) => {
-                let state = self.state(target, &live, None);
+                let state = match (target.forbidden)(self.search, NAME, &self.program) {
+                    Some(reason) => State::Forbidden { reason },
+                    None => self.state(target, &live, None),
+                };
                 (Some(live), state)
             }
             (_, Some(receipt)) => {
@@ -299,6 +354,9 @@ impl<'a> Connector<'a> {
         };
         let processes = target.processes;
         let running = self.running.as_ref().filter(|_| !processes.is_empty());
+        let servers = file
+            .as_deref()
+            .map(|file| self.own_servers(client, target, file, receipt));
         Some(Standing {
             id: client.id,
             name: client.name,
@@ -306,11 +364,9 @@ impl<'a> Connector<'a> {
             running: running.map(|running| running.any(processes)),
             restart: target.restart,
             state,
-            moved: receipt
-                .into_iter()
-                .flat_map(Receipt::moved)
-                .map(str::to_owned)
-                .collect(),
+            keep: receipt.is_some_and(|receipt| receipt.keep),
+            announces: announces(client),
+            servers: servers.unwrap_or_default(),
         })
     }
 
@@ -345,19 +401,28 @@ impl<'a> Connector<'a> {
         let opened = open(file).and_then(|opened| {
             let document = parse(file, &opened.text)?;
             legible(target, file, &opened)?;
-            Ok(document)
+            Ok((opened, document))
         });
         let document = match opened {
-            Ok(document) => document,
-            Err(ConnectError::Unreadable {
-                position, message, ..
-            }) => {
-                return State::Unreadable { position, message };
-            }
-            Err(error) => {
+            Ok((opened, _)) if is_marked(target, &opened) => {
                 return State::Unreadable {
-                    position: None,
-                    message: error.to_string(),
+                    position: Some(Position { line: 1, column: 1 }),
+                    message: "it begins with a byte order mark, because of which the client reads nothing of it".to_owned(),
+                    mark_only: true,
+                };
+            }
+            Ok((_, document)) => document,
+            Err(error) => {
+                let (position, message) = match error {
+                    ConnectError::Unreadable {
+                        position, message, ..
+                    } => (position, message),
+                    error => (None, error.to_string()),
+                };
+                return State::Unreadable {
+                    position,
+                    message,
+                    mark_only: false,
                 };
             }
         };
@@ -391,7 +456,7 @@ impl<'a> Connector<'a> {
             .map(|(name, _)| name.to_owned())
     }
 
-    fn starts_us(&self, entry: &Value) -> bool {
+    pub(super) fn starts_us(&self, entry: &Value) -> bool {
         let Some(program) = program_of(entry) else {
             return false;
         };
@@ -492,6 +557,8 @@ impl<'a> Connector<'a> {
             prior,
             backups: Vec::new(),
             secrets: Vec::new(),
+            costs: [Cost::default(); 2],
+            entry_alone: false,
             file: path,
         };
         let mut change = Change {
@@ -513,12 +580,25 @@ impl<'a> Connector<'a> {
             }
             Action::Restore => change.restore()?,
         }
+        plan.entry_alone &= action == Action::Connect;
         plan.secrets = self.secrets(client, &plan);
+        plan.costs = [&plan.before, &plan.after]
+            .map(|bytes| self.cost(client, target, &plan.file, &plain_text(bytes.as_deref())));
         if plan.is_change() && !target.restart.is_empty() {
             let runs = self
                 .running
                 .as_ref()
                 .map(|running| running.any(target.processes));
+            if plan.entry_alone
+                && let Some(own) = &target.own_command
+                && own.find(self.search).is_some()
+            {
+                plan.notes.push(format!(
+                    "`{}`, {}'s own command, makes the change and may lay out the file anew",
+                    own.title(),
+                    client.name
+                ));
+            }
             if runs != Some(false) {
                 plan.notes.push(format!(
                     "to make {} see it: {}",
@@ -531,14 +611,7 @@ impl<'a> Connector<'a> {
 
     fn secrets(&self, client: &'static Client, plan: &Plan) -> Vec<crate::secrets::Secret> {
         let entries = |bytes: &Option<Vec<u8>>| {
-            let text = bytes
-                .as_deref()
-                .and_then(|bytes| std::str::from_utf8(bytes).ok());
-            let text = text
-                .unwrap_or_default()
-                .trim_start_matches('\u{FEFF}')
-                .to_owned();
-            self.entries(client, &plan.file, text)
+            self.entries(client, &plan.file, plain_text(bytes.as_deref()))
         };
         let (before, after) = (entries(&plan.before), entries(&plan.after));
         before
@@ -550,10 +623,25 @@ impl<'a> Connector<'a> {
 
     /// The servers of a text as the client reads them.
     fn entries(&self, client: &'static Client, file: &Path, text: String) -> Vec<Entry> {
-        let mut found = Found::default();
-        if let Ok(document) = Document::parse(text, format_of(file)) {
-            super::read_document(self.search, client, file, None, &document, &mut found);
+        match Document::parse(text, format_of(file)) {
+            Ok(document) => self.entries_of(client, file, &document),
+            Err(_) => Vec::new(),
         }
+    }
+
+    pub(super) fn search(&self) -> &Search<'_> {
+        self.search
+    }
+
+    /// The servers of a document as the client reads them.
+    pub(super) fn entries_of(
+        &self,
+        client: &'static Client,
+        file: &Path,
+        document: &Document,
+    ) -> Vec<Entry> {
+        let mut found = Found::default();
+        super::read_document(self.search, client, file, None, document, &mut found);
         found
             .candidates
             .into_iter()
@@ -588,7 +676,7 @@ impl<'a> Connector<'a> {
         if let Some(receipt) = &plan.receipt {
             receipts::save(paths, receipt).map_err(ours)?;
         }
-        if plan.is_change() {
+        if plan.is_change() && !self.put_by_client(plan)? {
             let replaced =
                 replace::replace(&plan.file, plan.before.as_deref(), plan.after.as_deref());
             if let Err(refusal) = replaced {
@@ -612,6 +700,88 @@ impl<'a> Connector<'a> {
             tracing::debug!("old backups stay: {error}");
         }
         Ok(())
+    }
+
+    /// Has the client's own command make the change, if it has one and that is here. Says whether the entry
+    /// stands in the file.
+    fn put_by_client(&self, plan: &Plan) -> Result<bool, ConnectError> {
+        let (Some(target), Some(receipt)) = (&plan.client.target, &plan.receipt) else {
+            return Ok(false);
+        };
+        let Some(own) = target.own_command.as_ref().filter(|_| plan.entry_alone) else {
+            return Ok(false);
+        };
+        let Some(program) = own.find(self.search) else {
+            return Ok(false);
+        };
+        if let Err(error) = own.put(&program, self.search, NAME, &receipt.entry) {
+            tracing::info!("`{}`: {error}; the file is written directly", own.title());
+        }
+        let now = open(&plan.file)?;
+        let document = parse(&plan.file, &now.text)?;
+        let section = (target.section)(&document.root);
+        let stands = edit::find(&document.root, section, NAME).is_some_and(|entry| {
+            program_of(entry) == program_of(&Value::from_json(&receipt.entry))
+        });
+        if !stands {
+            // It may have written all the same; then what the plan saw is no longer there.
+            return if now.bytes == plan.before {
+                Ok(false)
+            } else {
+                Err(ConnectError::Changed {
+                    file: plan.file.clone(),
+                })
+            };
+        }
+        let planned = plan
+            .after
+            .as_deref()
+            .map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        let planned = parse(&plan.file, &planned.unwrap_or_default())?;
+        let mut receipt = receipt.clone();
+        // What the client wrote besides is its own: an undo must not take it back.
+        receipt.connected.after = if edit::alike(&document.root, &planned.root) {
+            receipts::hash(now.bytes.as_deref().unwrap_or_default())
+        } else {
+            String::new()
+        };
+        receipts::save(self.search.paths, &receipt).map_err(|error| ConnectError::Disk {
+            file: receipts::folder(self.search.paths),
+            error,
+        })?;
+        Ok(true)
+    }
+
+    /// Whether our entry in this client's files is put back whenever it is lost.
+    pub fn keep(&self, client: &str, keep: bool) -> Result<(), ConnectError> {
+        let (client, _) = find(client)?;
+        let paths = self.search.paths;
+        let disk = |error| ConnectError::Disk {
+            file: receipts::folder(paths),
+            error,
+        };
+        let _lock = receipts::lock(paths).map_err(disk)?;
+        let mine = receipts::all(paths)
+            .into_iter()
+            .filter(|receipt| receipt.client == client.id && receipt.keep != keep);
+        for receipt in mine {
+            receipts::save(paths, &Receipt { keep, ..receipt }).map_err(disk)?;
+        }
+        Ok(())
+    }
+
+    /// The file of a client that a person may want to see: the one named, if it is the client's, or the
+    /// one that it reads.
+    pub fn file(&self, client: &str, file: Option<&Path>) -> Result<PathBuf, ConnectError> {
+        let (client, target) = find(client)?;
+        if file.is_none()
+            && let Some(receipt) = receipts::all(self.search.paths)
+                .into_iter()
+                .find(|receipt| receipt.client == client.id)
+        {
+            return Ok(receipt.file);
+        }
+        self.live_file(client, target, file)
     }
 
     /// Plans and applies, again if the client writes its file at the same moment.
@@ -661,6 +831,29 @@ impl Plan {
     /// The names of servers that are behind the bridge afterwards.
     pub fn moved(&self) -> Vec<&str> {
         self.receipt.iter().flat_map(Receipt::moved).collect()
+    }
+
+    /// Whether the file is to be made.
+    pub fn creates(&self) -> bool {
+        self.before.is_none()
+    }
+
+    /// What a conversation starts with before the change and after it.
+    pub fn costs(&self) -> [Cost; 2] {
+        self.costs
+    }
+
+    /// A name of this very change, which another change of the same file does not have.
+    pub fn name(&self) -> String {
+        let content = |bytes: &Option<Vec<u8>>| bytes.as_deref().map(receipts::hash);
+        let all = format!(
+            "{} {} {:?} {:?}",
+            self.client.id,
+            self.file.display(),
+            content(&self.before),
+            content(&self.after)
+        );
+        receipts::hash(all.as_bytes())
     }
 
     /// The change as a unified diff, secrets left out.
@@ -741,7 +934,25 @@ impl Change<'_, '_> {
     }
 
     fn connect(&mut self, keep: bool) -> Result<(), ConnectError> {
+        let client = self.plan.client.name;
+        let connector = self.connector;
+        if let Some(reason) = (self.target.forbidden)(connector.search, NAME, &connector.program) {
+            return Err(ConnectError::Forbidden { client, reason });
+        }
         let document = self.text()?;
+        let had_mark = self.opened.mark;
+        if is_marked(self.target, &self.opened) {
+            if !connector.drops_mark {
+                return Err(ConnectError::ByteOrderMark {
+                    client,
+                    file: self.plan.file.clone(),
+                });
+            }
+            self.opened.mark = false;
+            self.plan.notes.push(format!(
+                "the byte order mark goes, so that {client} can read the file; the backup has it"
+            ));
+        }
         legible(self.target, &self.plan.file, &self.opened)?;
         let root = &document.root;
         let section = (self.target.section)(root);
@@ -755,6 +966,10 @@ impl Change<'_, '_> {
                     .push(format!("{} is connected already", self.plan.client.name));
                 if let Some(receipt) = &mut self.plan.receipt {
                     receipt.keep |= keep;
+                }
+                if self.opened.mark != had_mark {
+                    let text = self.opened.text.clone();
+                    self.becomes(text);
                 }
                 return Ok(());
             }
@@ -778,6 +993,8 @@ impl Change<'_, '_> {
             NAME,
             &entry,
         ))?;
+        let anew = edit::find(root, section, NAME).is_none();
+        self.plan.entry_alone = anew && self.opened.mark == had_mark;
         let connected = self.becomes(text);
         let prior = self.plan.prior.as_ref();
         self.plan.receipt = Some(Receipt {
@@ -992,12 +1209,6 @@ fn targets() -> impl Iterator<Item = (&'static Client, &'static Target)> {
 
 /// A client by its identifier or name, however it is spelled.
 fn find(name: &str) -> Result<(&'static Client, &'static Target), ConnectError> {
-    let plain = |text: &str| {
-        text.chars()
-            .filter(|c| c.is_alphanumeric())
-            .flat_map(char::to_lowercase)
-            .collect::<String>()
-    };
     let wanted = plain(name);
     targets()
         .find(|(client, _)| plain(client.id) == wanted || plain(client.name) == wanted)
@@ -1008,6 +1219,35 @@ fn find(name: &str) -> Result<(&'static Client, &'static Target), ConnectError> 
                 .collect::<Vec<_>>()
                 .join(", "),
         })
+}
+
+/// Beginnings of the names under which a client attaches.
+fn announces(client: &Client) -> Vec<String> {
+    let others: &[&str] = match client.id {
+        "claude-desktop" => &["claudeai"],
+        "vscode" => &["visualstudiocode"],
+        "copilot-cli" => &["githubcopilot"],
+        "amazon-q" => &["qdevcli"],
+        _ => &[],
+    };
+    let mut names = vec![plain(client.id)];
+    names.extend(Some(plain(client.name)).filter(|name| *name != names[0]));
+    names.extend(others.iter().map(|&name| name.to_owned()));
+    names
+}
+
+fn plain(text: &str) -> String {
+    text.chars()
+        .filter(|c| c.is_alphanumeric())
+        .flat_map(char::to_lowercase)
+        .collect()
+}
+
+/// A file's text without its mark; what is not UTF-8 holds nothing that we could read.
+fn plain_text(bytes: Option<&[u8]>) -> String {
+    let bytes = bytes.unwrap_or_default();
+    let bytes = bytes.strip_prefix(MARK).unwrap_or(bytes);
+    std::str::from_utf8(bytes).unwrap_or_default().to_owned()
 }
 
 fn open(file: &Path) -> Result<Opened, ConnectError> {
@@ -1042,17 +1282,6 @@ fn parse(file: &Path, text: &str) -> Result<Document, ConnectError> {
 
 /// Whether the client itself can read the file. What it cannot read it may replace, and us with it.
 fn legible(target: &Target, file: &Path, opened: &Opened) -> Result<(), ConnectError> {
-    let refuse = |position, message: String| {
-        Err(ConnectError::Unreadable {
-            file: file.to_owned(),
-            position,
-            message,
-        })
-    };
-    if opened.mark && target.reads != Reads::Anything {
-        let message = "it begins with a byte order mark, which the client does not accept; save it as UTF-8 without one";
-        return refuse(None, message.to_owned());
-    }
     if target.reads == Reads::PlainJson
         && !opened.text.trim().is_empty()
         && let Err(error) = serde_json::from_str::<serde::de::IgnoredAny>(&opened.text)
@@ -1063,7 +1292,16 @@ fn legible(target: &Target, file: &Path, opened: &Opened) -> Result<(), ConnectE
             column: number(error.column()),
         };
         let message = "the client accepts plain JSON only, without comments or trailing commas";
-        return refuse(Some(position), message.to_owned());
+        return Err(ConnectError::Unreadable {
+            file: file.to_owned(),
+            position: Some(position),
+            message: message.to_owned(),
+        });
     }
     Ok(())
+}
+
+/// Whether the file begins with a byte order mark that the client does not accept.
+fn is_marked(target: &Target, opened: &Opened) -> bool {
+    opened.mark && target.reads != Reads::Anything
 }

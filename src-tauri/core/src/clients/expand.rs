@@ -64,6 +64,8 @@ pub(super) enum Field {
 pub(super) struct Scope<'a> {
     pub(super) syntax: Syntax,
     pub(super) environment: &'a Environment,
+    /// Values that go before those of the environment.
+    pub(super) given: &'a [(String, String)],
     pub(super) home: &'a Path,
     /// The project that the file belongs to.
     pub(super) project: Option<&'a Path>,
@@ -287,6 +289,9 @@ impl Scope<'_> {
     }
 
     fn variable<'t>(&self, name: &str) -> Outcome<'t> {
+        if let Some((_, value)) = self.given.iter().find(|(given, _)| given == name) {
+            return Outcome::Value(value.clone().into());
+        }
         match self.environment.get(name) {
             Some(value) => Outcome::Value(value.to_owned().into()),
             None => Outcome::Missing(name.to_owned()),
@@ -451,6 +456,7 @@ mod tests {
         let scope = Scope {
             syntax,
             environment: &environment,
+            given: &[],
             home: Path::new("/home/u"),
             project: Some(Path::new("/code/app")),
             file: Path::new("/home/u/f.json"),

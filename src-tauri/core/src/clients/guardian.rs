@@ -20,12 +20,14 @@ const RESTORED_MAX: u32 = 5;
 #[derive(Debug, Default)]
 pub struct Guardian {
     restored: BTreeMap<PathBuf, u32>,
-    reported: BTreeMap<PathBuf, State>,
+    open: BTreeMap<PathBuf, Finding>,
 }
 
 /// Something that happened to an entry of ours.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
+    /// The client's identifier.
+    pub id: &'static str,
     /// The client.
     pub client: &'static str,
     /// The file that had it.
@@ -66,6 +68,7 @@ impl std::fmt::Display for Finding {
             State::NotConnected
             | State::Connected { .. }
             | State::NameTaken
+            | State::Forbidden { .. }
             | State::Several { .. } => {
                 write!(f, "{} is not connected as it was in {file}", self.client)?;
             }
@@ -85,9 +88,9 @@ impl Guardian {
             .into_iter()
             .filter(|receipt| !receipt.entry.is_null())
             .collect();
-        if receipts.is_empty() {
-            return Vec::new();
-        }
+        // What was disconnected is nobody's loss.
+        self.open
+            .retain(|file, _| receipts.iter().any(|receipt| receipt.file == *file));
         // Restored is what was there, whichever copy of us does it.
         let connector = |receipt: &Receipt| {
             let entry = Value::from_json(&receipt.entry);
@@ -102,7 +105,7 @@ impl Guardian {
             };
             let file = &receipt.file;
             if matches!(standing.state, State::Connected { .. }) {
-                self.reported.remove(file);
+                self.open.remove(file);
                 continue;
             }
             let may_restore = receipt.keep
@@ -120,20 +123,28 @@ impl Guardian {
                     Err(error) => tracing::warn!("{error}"),
                 }
             }
-            let known = self.reported.insert(file.clone(), standing.state.clone());
-            if restored {
-                self.reported.remove(file);
-            } else if known.as_ref() == Some(&standing.state) {
-                continue;
-            }
-            findings.push(Finding {
+            let finding = Finding {
+                id: standing.id,
                 client: standing.name,
                 file: file.clone(),
-                state: standing.state.clone(),
+                state: standing.state,
                 restored,
                 restart: standing.restart,
-            });
+            };
+            let known = if restored {
+                self.open.remove(file)
+            } else {
+                self.open.insert(file.clone(), finding.clone())
+            };
+            if restored || known.as_ref() != Some(&finding) {
+                findings.push(finding);
+            }
         }
         findings
+    }
+
+    /// What was wrong at the last look and has not been put right.
+    pub fn open(&self) -> Vec<Finding> {
+        self.open.values().cloned().collect()
     }
 }

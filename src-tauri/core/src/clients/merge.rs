@@ -1,12 +1,12 @@
 //! What many files say of the same servers, as one list with one name for each.
 //!
-//! Order decides everything and timing nothing: the first source of a name keeps it. The same name with
-//! the same definition is one server with several sources. The same name with another definition is
-//! `name@client`.
+//! Order decides everything and timing nothing: the first source of a name keeps it. The same definition
+//! in several files is one server with several sources, under the first of its names. The same name with
+//! another definition is `name@client`. Whoever writes one definition twice into one file wants two.
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::entry::{Entry, EntryTransport};
+use super::entry::{Entry, EntryTransport, Source};
 
 /// An entry as one file has it.
 #[derive(Debug)]
@@ -16,37 +16,48 @@ pub(super) struct Candidate {
     pub(super) cwd_assumed: bool,
 }
 
-/// Entries by unique name, in the order found, and which of them start the same thing as an earlier one.
+/// Entries by unique name, in the order found, and the other names that files give to them.
 pub(super) fn merge(candidates: Vec<Candidate>) -> (Vec<Entry>, BTreeMap<String, String>) {
     let mut entries: Vec<Entry> = Vec::new();
     let mut by_name: HashMap<String, usize> = HashMap::new();
-    let mut by_definition: HashMap<String, usize> = HashMap::new();
-    let mut variants: HashMap<(String, String), usize> = HashMap::new();
-    let mut twins = BTreeMap::new();
+    let mut by_definition: HashMap<String, Vec<usize>> = HashMap::new();
+    let mut others = Vec::new();
     for Candidate {
         mut entry,
         cwd_assumed,
     } in candidates
     {
         let definition = definition(&entry, cwd_assumed);
-        let variant = (entry.name.clone(), definition.clone());
-        if let Some(&known) = variants.get(&variant) {
-            entries[known].sources.append(&mut entry.sources);
+        let known = by_definition.entry(definition).or_default();
+        let same = known
+            .iter()
+            .find(|&&index| entries[index].sources[0].name == entry.name)
+            .or_else(|| {
+                let elsewhere = |source: &Source| source.path != entry.sources[0].path;
+                known
+                    .iter()
+                    .find(|&&index| entries[index].sources.iter().all(elsewhere))
+            });
+        if let Some(&same) = same {
+            others.push((entry.name.clone(), same));
+            entries[same].sources.append(&mut entry.sources);
             continue;
         }
         if by_name.contains_key(&entry.name) {
             entry.name = free_name(&entry, &by_name);
         }
-        if let Some(&first) = by_definition.get(&definition) {
-            twins.insert(entry.name.clone(), entries[first].name.clone());
-        }
         let index = entries.len();
         by_name.insert(entry.name.clone(), index);
-        by_definition.entry(definition).or_insert(index);
-        variants.insert(variant, index);
+        known.push(index);
         entries.push(entry);
     }
-    (entries, twins)
+    let aliases = others
+        .into_iter()
+        // A name that is another server's own means that one.
+        .filter(|(name, _)| !by_name.contains_key(name))
+        .map(|(name, index)| (name, entries[index].name.clone()))
+        .collect();
+    (entries, aliases)
 }
 
 /// `name@client`, and a number if the client itself has several.

@@ -6,6 +6,7 @@ use serde_json::{Value as Json, json};
 
 use super::Search;
 use super::edit::Section;
+use super::own_command::OwnCommand;
 use super::parse::Value;
 
 /// How a client is connected.
@@ -24,6 +25,10 @@ pub(super) struct Target {
     pub(super) restart: &'static str,
     /// Names of its processes.
     pub(super) processes: &'static [&'static str],
+    /// The client's own command for an entry; `None`: we write the file.
+    pub(super) own_command: Option<OwnCommand>,
+    /// Why the client would not start this program under this name, whatever its file says.
+    pub(super) forbidden: fn(&Search<'_>, name: &str, program: &str) -> Option<String>,
 }
 
 /// A file that a client may read.
@@ -88,6 +93,8 @@ impl Target {
             reads: Reads::Anything,
             restart: "",
             processes: &[],
+            own_command: None,
+            forbidden: |_, _, _| None,
         }
     }
 }

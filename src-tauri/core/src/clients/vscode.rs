@@ -34,7 +34,16 @@ pub(super) const CLIENT: Client = Client {
         })
     }),
     places: |search| {
-        let mut places = search.projects(&[".vscode/mcp.json"]);
+        let mut places = search.projects(&[
+            ".vscode/mcp.json",
+            ".devcontainer/devcontainer.json",
+            ".devcontainer.json",
+        ]);
+        for project in search.projects {
+            let files = search.files_in(project, |name| name.ends_with(".code-workspace"));
+            let names = files.iter().filter_map(|file| file.file_name()?.to_str());
+            places.extend(names.map(|file| Place::project(project, file)));
+        }
         for user in user_folders(search) {
             places.push(Place::user(user.join("mcp.json")));
             let profiles = search.files_in(&user.join("profiles"), |name| !name.starts_with('.'));
@@ -72,7 +81,15 @@ pub(super) fn user_folders(search: &Search<'_>) -> Vec<PathBuf> {
 }
 
 fn read(reading: &mut Reading<'_, '_>) {
-    if reading.path.ends_with("settings.json") {
+    let name = reading.path.file_name().and_then(|name| name.to_str());
+    let name = name.unwrap_or_default();
+    if name.ends_with(".code-workspace") {
+        // One file for a set of folders, with their settings in it.
+        reading.section(&["settings", "mcp", "servers"]);
+        reading.section(&["settings", "mcp.servers"]);
+    } else if name == "devcontainer.json" || name == ".devcontainer.json" {
+        reading.section(&["customizations", "vscode", "mcp", "servers"]);
+    } else if name == "settings.json" {
         // The earlier place, written as a tree or flat. VS Code moves it to `mcp.json` when it sees it.
         reading.section(&["mcp", "servers"]);
         reading.section(&["mcp.servers"]);

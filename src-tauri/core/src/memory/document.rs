@@ -24,6 +24,8 @@ pub(super) struct Document<'a> {
     pub(super) version: u64,
     #[serde(borrow, default)]
     pub(super) writer: Option<Cow<'a, str>>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    pub(super) session: Option<Cow<'a, str>>,
 }
 
 impl<'a> Document<'a> {
@@ -47,6 +49,7 @@ impl<'a> Document<'a> {
             updated_at: self.updated_at.clone().into_owned(),
             version: self.version,
             writer: self.writer.clone().map(Cow::into_owned),
+            session: self.session.clone().map(Cow::into_owned),
             value_bytes: self.value.get().len(),
         }
     }

@@ -47,6 +47,28 @@ pub(crate) fn encode(key: &str) -> String {
     name
 }
 
+/// The key whose file name this is; `None` if the name does not hold all of it.
+pub(crate) fn decode(name: &str) -> Option<String> {
+    if name.contains('~') {
+        return None;
+    }
+    let mut bytes = Vec::with_capacity(name.len());
+    let mut rest = name.as_bytes();
+    while let Some((&first, after)) = rest.split_first() {
+        if first == b'%' {
+            let digits = after
+                .get(..2)
+                .and_then(|digits| std::str::from_utf8(digits).ok())?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &after[2..];
+        } else {
+            bytes.push(first);
+            rest = after;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
 fn is_device(key: &str) -> bool {
     let numbered = |prefix| {
         key.strip_prefix(prefix)

@@ -115,6 +115,7 @@ fn take_over_one(memory: &Memory, path: &Path) -> Result<(), String> {
         value: record.value,
         metadata,
         writer: None,
+        session: None,
     };
     memory
         .put(&mut locked, &document, true)

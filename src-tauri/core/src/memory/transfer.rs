@@ -17,6 +17,8 @@ const FORMAT_VERSION: u32 = 1;
 /// What becomes of keys that the imported document does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ImportMode {
+    /// They stay, and so do the values of keys that it has and that were there before.
+    Keep,
     /// They stay.
     Merge,
     /// They are deleted.
@@ -30,6 +32,8 @@ pub struct ImportReport {
     pub added: usize,
     /// Keys that were there before.
     pub replaced: usize,
+    /// Keys that were there before and stayed as they were; only [`ImportMode::Keep`] keeps any.
+    pub kept: usize,
     /// Keys that the document does not have; only [`ImportMode::Replace`] removes any.
     pub removed: usize,
 }
@@ -119,7 +123,7 @@ pub(super) fn import(
         .map(|info| info.key)
         .collect();
     let kept = match mode {
-        ImportMode::Merge => present
+        ImportMode::Keep | ImportMode::Merge => present
             .iter()
             .filter(|key| !keys.contains(key.as_str()))
             .count(),
@@ -139,7 +143,9 @@ pub(super) fn import(
         }
     }
     for item in &export.items {
-        if put(memory, item, writer)? {
+        if mode == ImportMode::Keep && present.contains(&*item.key) {
+            report.kept += 1;
+        } else if put(memory, item, writer)? {
             report.added += 1;
         } else {
             report.replaced += 1;
@@ -176,6 +182,7 @@ fn put(memory: &Memory, item: &Item<'_>, writer: &str) -> Result<bool, MemoryErr
             .map_or(locked.tally.version_floor, |old| old.info.version)
             + 1,
         writer: Some(writer.into()),
+        session: None,
     };
     memory.put(&mut locked, &document, old.is_none())?;
     Ok(old.is_none())

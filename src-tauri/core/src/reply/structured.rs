@@ -92,6 +92,10 @@ fn assemble(
     };
     put("status", Some(facts.status.as_str().into()));
     put("summary", Some(summary(facts).into()));
+    put(
+        "runId",
+        (facts.status == Status::Running).then(|| facts.run_id.as_str().into()),
+    );
     put("exitCode", facts.exit_code.map(Into::into));
     put("stdout", long("stdout", None).map(Into::into));
     put("stderr", long("stderr", None).map(Into::into));

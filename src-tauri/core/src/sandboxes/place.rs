@@ -36,19 +36,26 @@ impl<S, T> Default for Place<S, T> {
     }
 }
 
-impl<S: PartialEq, T> Place<S, T> {
-    /// The opening of this shape, begun with `open` unless it is under way or done.
-    pub(super) fn opening(&self, shape: S, open: impl FnOnce() -> Opening<T>) -> Opening<T> {
+impl<S, T> Place<S, T> {
+    /// The opening that is under way or done if it serves, else one begun with `open`.
+    pub(super) fn opening(
+        &self,
+        serves: impl Fn(&S, bool) -> bool,
+        open: impl FnOnce() -> (S, Opening<T>),
+    ) -> Opening<T> {
         let mut current = self.current();
         if let Some(current) = current.as_ref()
-            && current.shape == shape
+            && serves(
+                &current.shape,
+                matches!(current.opening.peek(), Some(Ok(_))),
+            )
             && current
                 .failed_at
                 .is_none_or(|at| at.elapsed() < FAILURE_KEPT)
         {
             return current.opening.clone();
         }
-        let opening = open();
+        let (shape, opening) = open();
         *current = Some(Current {
             shape,
             opening: opening.clone(),
@@ -69,17 +76,38 @@ impl<S: PartialEq, T> Place<S, T> {
         opened
     }
 
+    /// What came of the opening so far.
+    pub(super) fn peek(&self) -> Option<Result<Arc<T>, Arc<SandboxError>>> {
+        self.current().as_ref()?.opening.peek().cloned()
+    }
+
+    /// Whether it was ever to be opened.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.current().is_some()
+    }
+
     /// What is open now.
     pub(super) fn open(&self) -> Option<Arc<T>> {
-        self.current().as_ref()?.opening.peek()?.clone().ok()
+        self.peek()?.ok()
+    }
+
+    /// If it failed, open it anew when it is next needed, however soon.
+    pub(super) fn forget_failure(&self) {
+        let mut current = self.current();
+        if current
+            .as_ref()
+            .is_some_and(|current| matches!(current.opening.peek(), Some(Err(_))))
+        {
+            *current = None;
+        }
     }
 
     /// Open it anew when it is next needed, if this is what is open.
     pub(super) fn forget(&self, gone: &Arc<T>) {
         let mut current = self.current();
-        let is_current = current.as_ref().is_some_and(|current| {
-            matches!(current.opening.peek(), Some(Ok(open)) if Arc::ptr_eq(open, gone))
-        });
+        let is_current = current.as_ref().is_some_and(
+            |current| matches!(current.opening.peek(), Some(Ok(open)) if Arc::ptr_eq(open, gone)),
+        );
         if is_current {
             *current = None;
         }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use super::limits::{self, Limit};
 use super::units::Unit;
 use super::{
-    Backend, Engine, LogLevel, OutputMode, ServerSettings, Settings, SettingsFile, SettingsProblem,
+    Appearance, Backend, Engine, KEEP_RUNS_RANGE, Layer, LogLevel, OutputMode, ServerSettings,
+    Settings, SettingsFile, SettingsProblem,
 };
 use crate::clients::parse::{Document, Kind, Value};
 use crate::paths::{Environment, Paths, under_home};
@@ -68,7 +69,7 @@ impl Loading {
                 continue;
             };
             match read_limit(limit, text, self.limit_now(limit)) {
-                Ok(value) => self.set_limit(limit, value, variable),
+                Ok(value) => self.set_limit(limit, value, Layer::Variable, variable),
                 Err(message) => self.refuse(variable, &message),
             }
         }
@@ -130,8 +131,9 @@ impl Loading {
             .unwrap_or(limit.default)
     }
 
-    fn set_limit(&mut self, limit: &Limit, value: u64, place: &str) {
+    fn set_limit(&mut self, limit: &Limit, value: u64, layer: Layer, place: &str) {
         self.settings.limits.set(limit.name, value);
+        self.settings.limits_set.insert(limit.name, layer);
         if limit.name == "run_ms_default" {
             self.run_ms_named = Some(place.to_owned());
         }
@@ -181,6 +183,21 @@ impl FileLayer<'_> {
         self.bool(root, "", "launch_at_login", |settings| {
             &mut settings.launch_at_login
         });
+        self.bool(root, "", "notifications", |settings| {
+            &mut settings.notifications
+        });
+        self.bool(root, "", "check_for_updates", |settings| {
+            &mut settings.check_for_updates
+        });
+        self.choice(
+            root,
+            "",
+            "appearance",
+            Appearance::FORMS,
+            Appearance::read,
+            |settings| &mut settings.appearance,
+        );
+        self.activity(root);
         self.bool(root, "", "allow_self_server", |settings| {
             &mut settings.allow_self_server
         });
@@ -260,6 +277,9 @@ impl FileLayer<'_> {
         {
             self.loading.settings.own_servers = own;
         }
+        if let Some(order) = root.get("client_order") {
+            self.loading.settings.client_order = self.texts(order, "client_order");
+        }
         if let Some(projects) = root.get("projects") {
             for folder in self.texts(projects, "projects") {
                 let path = under_home(&folder, self.home).unwrap_or_else(|| PathBuf::from(&folder));
@@ -275,6 +295,28 @@ impl FileLayer<'_> {
         }
     }
 
+    fn activity(&mut self, root: &Value) {
+        let (runs_max, days_max) = KEEP_RUNS_RANGE;
+        let Some(activity) = self.object(root, "activity") else {
+            return;
+        };
+        for (key, max) in [("keep_runs_max", runs_max), ("keep_runs_days", days_max)] {
+            let Some(value) = activity.get(key) else {
+                continue;
+            };
+            match whole_number(value).filter(|number| (1..=u64::from(max)).contains(number)) {
+                Some(number) if key == "keep_runs_max" => {
+                    self.loading.settings.keep_runs_max = number as u32;
+                }
+                Some(number) => self.loading.settings.keep_runs_days = number as u32,
+                None => self.refuse(
+                    value,
+                    &format!("`activity.{key}` must be a whole number from 1 to {max}"),
+                ),
+            }
+        }
+    }
+
     fn limits(&mut self, limits: &Value) {
         for member in limits.members().unwrap_or_default() {
             // An unknown one belongs to another version and is left alone.
@@ -284,7 +326,7 @@ impl FileLayer<'_> {
             match file_limit(limit, &member.value, self.loading.limit_now(limit)) {
                 Ok(value) => {
                     let place = self.path.display().to_string();
-                    self.loading.set_limit(limit, value, &place);
+                    self.loading.set_limit(limit, value, Layer::File, &place);
                 }
                 Err(message) => self.refuse(
                     &member.value,

@@ -37,6 +37,14 @@ pub enum UpstreamError {
         /// The variables and inputs without a value.
         needs: Vec<String>,
     },
+    /// The entry stands on a secret that cannot be had.
+    #[error("server `{server}` was not started: {detail}")]
+    Secret {
+        /// Which server.
+        server: String,
+        /// Which secret, why, and what to do.
+        detail: String,
+    },
     /// A remote server wants to know who calls. No browser is opened for it.
     #[error("server `{server}` needs you to sign in: {detail}")]
     SignIn {
@@ -172,7 +180,9 @@ impl UpstreamError {
         match self {
             Self::ServerNotFound { .. } => "server_not_found".into(),
             Self::ServerDisabled { .. } => "server_disabled".into(),
-            Self::NeedsValue { .. } | Self::SignIn { .. } => "server_auth_required".into(),
+            Self::NeedsValue { .. } | Self::Secret { .. } | Self::SignIn { .. } => {
+                "server_auth_required".into()
+            }
             Self::Unreachable { .. }
             | Self::SessionLost { .. }
             | Self::Start { .. }
@@ -197,6 +207,7 @@ impl UpstreamError {
             Self::ServerNotFound { .. }
             | Self::ServerDisabled { .. }
             | Self::NeedsValue { .. }
+            | Self::Secret { .. }
             | Self::Unreachable { .. }
             | Self::SessionLost { .. }
             | Self::Start { .. }
@@ -224,6 +235,7 @@ impl UpstreamError {
             Self::ServerNotFound { .. }
             | Self::ServerDisabled { .. }
             | Self::NeedsValue { .. }
+            | Self::Secret { .. }
             | Self::SignIn { .. }
             | Self::Unreachable { .. }
             | Self::SessionLost { .. }

@@ -15,7 +15,7 @@ use futures_util::future::join_all;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use self::ask::{Answer, Info};
+use self::ask::Answer;
 use self::podman::Service;
 use self::search::{Address, Candidate, EngineSearch, Findings};
 use crate::SandboxError;
@@ -58,10 +58,9 @@ pub(crate) struct Engine {
     pub(crate) kind: EngineKind,
     pub(crate) version: String,
     pub(crate) address: Address,
-    /// As far as it is known without [`Engine::info`].
-    rootless: bool,
-    /// What `/info` said, if it was asked.
-    info: Option<Info>,
+    pub(crate) rootless: bool,
+    /// 1 or 2, where the engine tells it.
+    pub(crate) cgroup_version: Option<u8>,
     /// Places that had to be passed over and that the user named.
     pub(crate) warnings: Vec<String>,
     /// The API service, where we had to start it. It ends when the engine is dropped.
@@ -83,25 +82,6 @@ impl Engine {
                 operation,
                 format!("no answer within {} s", within.as_secs()),
             )),
-        }
-    }
-
-    /// Rootless or not, and the cgroup version where the engine tells it.
-    pub(crate) async fn info(&self) -> (bool, Option<u8>) {
-        const OPERATION: &str = "describe itself";
-        let info = match &self.info {
-            Some(info) => Ok(info.clone()),
-            None => {
-                self.get(OPERATION, Duration::from_secs(10), "/info", &[])
-                    .await
-            }
-        };
-        match info {
-            Ok(info) => (info.rootless(), info.cgroup_version()),
-            Err(error) => {
-                tracing::debug!(%error, "no info");
-                (self.rootless, None)
-            }
         }
     }
 
@@ -384,7 +364,7 @@ fn open(
         version: answer.version,
         address: answer.address,
         rootless: answer.rootless,
-        info: answer.info,
+        cgroup_version: answer.cgroup_version,
         warnings,
         _service: service,
     })
@@ -423,7 +403,7 @@ mod tests {
                     major_version: 1,
                     minor_version: 41,
                 },
-                info: None,
+                cgroup_version: Some(1),
             });
         Place {
             candidate: Candidate {

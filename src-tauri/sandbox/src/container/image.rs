@@ -47,7 +47,7 @@ pub(crate) async fn ensure(
     }
     if is_local(reference) {
         return Err(missing(format!(
-            "{} does not have it, and a local image is not pulled; set MCP_BRIDGE_IMAGE to an image this engine has",
+            "{} does not have it, and a local image is not pulled",
             engine.kind
         )));
     }
@@ -59,17 +59,17 @@ pub(crate) async fn ensure(
     }
     match tokio::time::timeout(PULL_MAX, pull(engine, reference, progress)).await {
         Ok(Ok(())) => {}
-        Ok(Err(reason)) => return Err(missing(with_hint(&reason))),
+        Ok(Err(reason)) => return Err(missing(reason)),
         Err(_) => {
-            return Err(missing(with_hint(&format!(
+            return Err(missing(format!(
                 "not pulled within {} min",
                 PULL_MAX.as_secs() / 60
-            ))));
+            )));
         }
     }
     inspect(engine, reference)
         .await?
-        .ok_or_else(|| missing(with_hint("pulled, but not found under this name")))
+        .ok_or_else(|| missing("pulled, but not found under this name".to_owned()))
 }
 
 async fn inspect(engine: &Engine, reference: &str) -> Result<Option<Image>, SandboxError> {
@@ -165,10 +165,6 @@ fn useful_part(message: &str) -> String {
         }
         _ => shorten(message),
     }
-}
-
-fn with_hint(reason: &str) -> String {
-    format!("{reason}; set MCP_BRIDGE_IMAGE to an image this engine has, or check the network")
 }
 
 /// Bytes of each layer: known so far, and in all.

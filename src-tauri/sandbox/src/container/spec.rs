@@ -3,12 +3,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::SandboxLimits;
+use crate::limits::{Enforcement, LimitFact};
 use bollard::models::{
     ContainerCreateBody, ContainerInspectResponse, HealthConfig, HostConfig, HostConfigLogConfig,
     ResourcesUlimits,
 };
-use crate::SandboxLimits;
-use crate::limits::{Enforcement, LimitFact};
 
 /// What one sandbox's containers have in common.
 #[derive(Clone, Debug)]

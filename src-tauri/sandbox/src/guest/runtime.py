@@ -544,6 +544,11 @@ class Api:
         """The uncut output of a run, by character positions."""
         return self._ask("output", {"run_id": run_id, "start": start, "end": end})
 
+    def result(self, run_id):
+        """What a run has given that was still running when its call was answered, by the fields of
+        its reply; `status` is `running` until it has ended."""
+        return self._ask("result", {"run_id": run_id})
+
     def reset(self):
         """Clear the variables and cancel the tasks of this session."""
         self._runtime.reset()

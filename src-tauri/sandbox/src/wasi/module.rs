@@ -60,7 +60,10 @@ impl Module {
             .map(|file| file.sha256)
             .filter(|hash| hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
             .ok_or_else(|| format!("{} does not tell of python.wasm", path.display()))?;
-        let python = inventory.parts.into_iter().find(|part| part.name == "CPython");
+        let python = inventory
+            .parts
+            .into_iter()
+            .find(|part| part.name == "CPython");
         let module = Self {
             wasm: folder.join("python.wasm"),
             zips: ["python.zip", "packages.zip"]

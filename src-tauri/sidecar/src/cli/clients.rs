@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use clap::Args;
 use runbridge_core::clients::Search;
-use runbridge_core::clients::connect::{Connector, Running, Standing, State, stable_program};
+use runbridge_core::clients::connect::{
+    Connector, OwnServer, Running, Standing, State, stable_program,
+};
 use runbridge_core::paths::{Environment, Paths};
 use runbridge_core::settings::Settings;
 
@@ -19,7 +21,7 @@ pub(crate) struct ClientsArguments {
 }
 
 pub(crate) fn run(arguments: &ClientsArguments) -> anyhow::Result<ExitCode> {
-    let standings = with_connector(None, |connector| Ok(connector.standings()))?;
+    let standings = with_connector(None, false, |connector| Ok(connector.standings()))?;
     if arguments.json {
         style::line(&serde_json::to_string_pretty(&standings)?);
         return Ok(ExitCode::SUCCESS);
@@ -36,6 +38,7 @@ pub(crate) fn run(arguments: &ClientsArguments) -> anyhow::Result<ExitCode> {
 /// Lends a connector for this user and this program.
 pub(crate) fn with_connector<T>(
     program: Option<&Path>,
+    drop_mark: bool,
     act: impl FnOnce(&Connector<'_>) -> anyhow::Result<T>,
 ) -> anyhow::Result<T> {
     let environment = Environment::of_process();
@@ -46,7 +49,12 @@ pub(crate) fn with_connector<T>(
         Some(program) => program.to_owned(),
         None => std::fs::canonicalize(std::env::current_exe()?)?,
     };
-    act(&Connector::new(&search, &program, Running::now()))
+    let connector = Connector::new(&search, &program, Running::now());
+    act(&if drop_mark {
+        connector.dropping_mark()
+    } else {
+        connector
+    })
 }
 
 /// The path of this program for clients to start.
@@ -77,12 +85,24 @@ fn print(standing: &Standing) {
     if let Some(file) = &standing.file {
         style::line(&paint(Tone::Dim, &format!("    {}", file.display())));
     }
-    if !standing.moved.is_empty() {
-        style::line(&format!(
-            "    moved behind the bridge: {}",
-            standing.moved.join(", ")
-        ));
+    for server in &standing.servers {
+        style::line(&paint(Tone::Dim, &format!("    {}", own(server))));
     }
+}
+
+/// One of a client's own servers, and what it costs.
+fn own(server: &OwnServer) -> String {
+    let place = match (server.moved, &server.off) {
+        (true, _) => "behind the bridge",
+        (false, Some(_)) => "off",
+        (false, None) => "its own",
+    };
+    let cost = match (server.tools, server.tokens) {
+        (Some(1), Some(tokens)) => format!("1 tool, about {tokens} tokens"),
+        (Some(tools), Some(tokens)) => format!("{tools} tools, about {tokens} tokens"),
+        _ => "tools unknown until it has been started".to_owned(),
+    };
+    format!("{}: {place}, {cost}", server.name)
 }
 
 fn state(state: &State) -> (Tone, &'static str, Option<String>) {
@@ -112,6 +132,7 @@ fn state(state: &State) -> (Tone, &'static str, Option<String>) {
             "not connected",
             Some("an entry `runbridge` starts something else".to_owned()),
         ),
+        State::Forbidden { reason } => (Tone::Warn, "cannot be connected", Some(reason.clone())),
         State::Several { files } => {
             let files: Vec<String> = files
                 .iter()
@@ -126,7 +147,9 @@ fn state(state: &State) -> (Tone, &'static str, Option<String>) {
                 )),
             )
         }
-        State::Unreadable { position, message } => {
+        State::Unreadable {
+            position, message, ..
+        } => {
             let at = position.map_or_else(String::new, |at| {
                 format!("line {}, column {}: ", at.line, at.column)
             });

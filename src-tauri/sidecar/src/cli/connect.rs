@@ -29,6 +29,9 @@ pub(crate) struct ChangeArguments {
     /// Show the change and make none
     #[arg(long)]
     dry_run: bool,
+    /// If the file begins with a byte order mark that the client cannot read, take it out
+    #[arg(long)]
+    drop_bom: bool,
 }
 
 pub(crate) fn connect(arguments: &ConnectArguments) -> anyhow::Result<ExitCode> {
@@ -47,7 +50,7 @@ pub(crate) fn run(
         Action::Connect | Action::Move => Some(this_program()?),
         Action::Disconnect | Action::Restore => None,
     };
-    with_connector(program.as_deref(), |connector| {
+    with_connector(program.as_deref(), arguments.drop_bom, |connector| {
         let plan = if arguments.dry_run {
             connector.plan(client, action, file, keep)?
         } else {
@@ -79,6 +82,18 @@ fn print(plan: &Plan, dry_run: bool) {
         (true, false) => format!("{file} was changed"),
         (false, _) => format!("{file} stays as it is"),
     });
+    let [before, after] = plan.costs();
+    if plan.is_change() && before.tokens != after.tokens {
+        let unknown = match before.unknown.max(after.unknown) {
+            0 => String::new(),
+            1 => "; 1 server has never been started and is not counted".to_owned(),
+            unknown => format!("; {unknown} servers have never been started and are not counted"),
+        };
+        style::line(&format!(
+            "tool definitions in every conversation: about {} tokens before, {} after{unknown}",
+            before.tokens, after.tokens
+        ));
+    }
     for note in &plan.notes {
         style::line(note);
     }

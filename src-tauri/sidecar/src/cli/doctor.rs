@@ -9,6 +9,7 @@ use runbridge_core::api::SandboxKind;
 use runbridge_core::bridge::{Bridge, Role};
 use runbridge_core::paths::Environment;
 use runbridge_core::sandboxes::{ContainerFacts, Sandbox, SandboxFacts};
+use runbridge_core::secrets::Place;
 use runbridge_core::settings::Backend;
 use runbridge_core::{request, run};
 use serde_json::{Map, Value, json};
@@ -76,6 +77,7 @@ pub(crate) async fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> 
     let bridge = Bridge::open(Environment::of_process(), Role::Ask)?;
     bridge.discovered().await;
     let mut checks = settings(&bridge);
+    checks.push(secrets(&bridge).await);
     checks.extend(sandbox(&bridge).await);
     checks.extend(files(&bridge));
     if !arguments.no_servers {
@@ -112,6 +114,18 @@ fn settings(bridge: &Bridge) -> Vec<Check> {
     checks
 }
 
+async fn secrets(bridge: &Bridge) -> Check {
+    match bridge.secrets().place().await {
+        Place::Keyring => Check::good("secrets", "encrypted, with the key in the system's keyring"),
+        Place::File { reason } => Check::warning(
+            "secrets",
+            format!("encrypted, with the key in a file of yours: {reason}"),
+            "with a keyring that opens, other programs that read your files could not read them",
+        ),
+        Place::Memory => Check::good("secrets", "in memory"),
+    }
+}
+
 /// The sandbox that a session gets, what it enforces, and a run that proves it.
 async fn sandbox(bridge: &Arc<Bridge>) -> Vec<Check> {
     let settings = bridge.settings();
@@ -120,7 +134,7 @@ async fn sandbox(bridge: &Arc<Bridge>) -> Vec<Check> {
     let opened = match settings.sandbox.backend {
         Backend::Container | Backend::Wasi => sandboxes.choose(&settings, None, &report).await,
         // A session does not wait for an engine; whoever asks what is there does.
-        Backend::Auto => match sandboxes.container(&settings).await {
+        Backend::Auto => match sandboxes.ready_container(&settings).await {
             Ok(container) => Ok(Sandbox::Container(container)),
             Err(_) => sandboxes.choose(&settings, None, &report).await,
         },
@@ -138,17 +152,15 @@ async fn sandbox(bridge: &Arc<Bridge>) -> Vec<Check> {
         SandboxFacts::Container(facts) => container(facts),
         SandboxFacts::Wasi(facts) => {
             let why = match settings.sandbox.backend {
-                Backend::Auto => sandboxes.container(&settings).await.err(),
+                Backend::Auto => sandboxes.ready_container(&settings).await.err(),
                 Backend::Container | Backend::Wasi => None,
             };
-            let found = format!("built-in Python {}", facts.python);
-            vec![Check::good(
+            let mut checks = vec![Check::good(
                 "sandbox",
-                match why {
-                    Some(why) => format!("{found}, for want of a container: {why}"),
-                    None => found,
-                },
-            )]
+                format!("built-in, Python {}", facts.python),
+            )];
+            checks.extend(why.map(|why| Check::good("engine", format!("none in use: {why}"))));
+            checks
         }
     };
     for (name, limit) in facts.limits() {

@@ -6,9 +6,10 @@
 // `fail`      names of commands that fail, with commas
 // `view`, `open`, `part`  where the window starts (read by the window's start, not here)
 
-import type { ApiError, BridgeEvent, Call, Change, Commands, MemoryInfo, MemoryTotals, Run, RunDetail, State } from '../bindings';
+import type { ApiError, BridgeEvent, Call, Change, Client, Commands, MemoryInfo, MemoryTotals, Run, RunDetail, State } from '../bindings';
 import type { CommandName, Host } from '../host';
 import { parseJson } from '../../components/json-text';
+import { afterwards, recordedClients, recordedPlan } from './clients';
 import { emptyState, fullState, limits, memoryItem, memoryItems, savedTools } from './data';
 import { recordedRuns } from './runs';
 import { fromNew, recordedServers, toDetail, toToolDetail, type Recorded } from './servers';
@@ -38,6 +39,7 @@ class RecordedBridge implements Host {
   #handler: ((event: BridgeEvent) => void) | null = null;
   #state: State;
   #servers: Map<string, Recorded>;
+  #clients: ReturnType<typeof recordedClients>;
   #memory;
   #tools;
   #runs: RunDetail[];
@@ -53,6 +55,7 @@ class RecordedBridge implements Host {
     this.#failing = failing;
     this.#state = bare ? emptyState() : fullState(now);
     this.#servers = bare ? new Map() : recordedServers(now, scenario === 'many');
+    this.#clients = bare ? new Map() : recordedClients();
     this.#memory = bare ? new Map<string, ReturnType<typeof memoryItem>>() : memoryItems(now, scenario === 'many');
     this.#tools = bare ? new Map() : savedTools(now);
     this.#runs = bare ? [] : recordedRuns(now, scenario === 'many' ? 10_000 : 44);
@@ -377,6 +380,23 @@ class RecordedBridge implements Host {
     );
   }
 
+  #client(id: string): Client {
+    const it = this.#clients.get(id);
+    if (!it) throw failure('client_not_found', `no client is called \`${id}\``);
+    return it;
+  }
+
+  #clientBecomes(client: Client): Client {
+    this.#clients.set(client.id, client);
+    this.emit({ type: 'clients', clients: [...this.#clients.values()] });
+    return client;
+  }
+
+  /** A client rewrites its file and drops what it did not write. */
+  clientForgets(id: string): void {
+    this.#clientBecomes({ ...this.#client(id), state: { type: 'lost' } });
+  }
+
   #measure(): void {
     const measures = this.#state.interpreters.map((it, index) => ({
       interpreterId: it.id,
@@ -480,6 +500,20 @@ class RecordedBridge implements Host {
       this.emit({ type: 'server_removed', name: server });
       return null;
     },
+
+    read_clients: () => [...this.#clients.values()],
+    plan_client: ({ client, action, file }) => recordedPlan(this.#client(client), action, file),
+    change_client: ({ client, action, file, keep, seen }) => {
+      const it = this.#client(client);
+      if (recordedPlan(it, action, file).seen !== seen)
+        throw failure('client_config_conflict', `${it.file} changed since this was shown`, 'Look at the change again.');
+      return this.#clientBecomes(afterwards(it, action, file, keep));
+    },
+    keep_client: ({ client, keep }) => {
+      this.#clientBecomes({ ...this.#client(client), keep });
+      return null;
+    },
+    show_client_file: () => null,
 
     set_backend: ({ backend }) => {
       const kind = backend === 'wasi' || (backend === 'auto' && this.#state.sandbox.engines.length === 0) ? 'wasi' : 'container';

@@ -5,6 +5,7 @@
 //! reason. Who it is comes from the headers of `/_ping`: Podman takes half a second for `/version`.
 
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use bollard::ClientVersion;
@@ -31,14 +32,14 @@ pub(super) struct Answer {
     pub(super) version: String,
     pub(super) api: ClientVersion,
     pub(super) rootless: bool,
-    /// What `/info` says, if it was asked.
-    pub(super) info: Option<Info>,
+    /// 1 or 2, where the engine tells it.
+    pub(super) cgroup_version: Option<u8>,
 }
 
 /// What only `/info` tells.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
-pub(crate) struct Info {
+struct Info {
     /// Only Podman has it.
     rootless: bool,
     security_options: Vec<String>,
@@ -46,7 +47,7 @@ pub(crate) struct Info {
 }
 
 impl Info {
-    pub(crate) fn rootless(&self) -> bool {
+    fn rootless(&self) -> bool {
         self.rootless
             || self
                 .security_options
@@ -54,8 +55,7 @@ impl Info {
                 .any(|option| option.contains("name=rootless"))
     }
 
-    /// 1 or 2.
-    pub(crate) fn cgroup_version(&self) -> Option<u8> {
+    fn cgroup_version(&self) -> Option<u8> {
         self.cgroup_version.parse().ok()
     }
 }
@@ -96,27 +96,35 @@ async fn questions(address: &Address) -> Result<Answer, String> {
     // `Docker/29.0.1 (linux)`
     let docker = server.split(['/', ' ']).nth(1).unwrap_or_default();
     let version = libpod.unwrap_or(docker).to_owned();
-    let mut answer = Answer {
+    let (rootless, cgroup_version) = match peer_uid {
+        // Podman needs a quarter of a second for `/info`. Where it shares our kernel, the user it
+        // runs as and the kernel say the same.
+        Some(uid) if kind == EngineKind::Podman && Os::current() == Os::Linux => (
+            uid != 0,
+            Some(cgroup_version_of(Path::new("/sys/fs/cgroup"))),
+        ),
+        _ => {
+            let info: Info = get(address, "/info", &[]).await?;
+            (info.rootless(), info.cgroup_version())
+        }
+    };
+    Ok(Answer {
         address: address.clone(),
         kind,
         version,
         api,
-        rootless: false,
-        info: None,
-    };
-    match peer_uid {
-        // Podman needs a quarter of a second for `/info`; on its own kernel the user it runs as
-        // says the same, and the caller checks it later.
-        Some(uid) if kind == EngineKind::Podman && Os::current() == Os::Linux => {
-            answer.rootless = uid != 0;
-        }
-        _ => {
-            let info: Info = get(address, "/info", &[]).await?;
-            answer.rootless = info.rootless();
-            answer.info = Some(info);
-        }
+        rootless,
+        cgroup_version,
+    })
+}
+
+/// Version 2 alone has this file in the root of its tree; what mixes both is version 1 to engines.
+fn cgroup_version_of(tree: &Path) -> u8 {
+    if tree.join("cgroup.controllers").exists() {
+        2
+    } else {
+        1
     }
-    Ok(answer)
 }
 
 /// `1.41`
@@ -265,21 +273,31 @@ mod tests {
         "Api-Version: 1.41\r\nLibpod-Api-Version: 4.3.1\r\nServer: Libpod/4.3.1 (linux)";
     const DOCKER: &str = "Api-Version: 1.51\r\nServer: Docker/29.0.1 (linux)";
 
+    #[cfg(target_os = "linux")]
     #[tokio::test]
-    async fn podman_is_known_by_what_it_answers() {
+    async fn podman_is_known_by_its_greeting_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let info = r#"{"Rootless":true,"SecurityOptions":["name=seccomp"],"CgroupVersion":"1"}"#;
-        let address = engine(dir.path(), vec![(PODMAN, "OK"), ("X: y", info)]);
+        // It answers one request; a second would find nobody.
+        let address = engine(dir.path(), vec![(PODMAN, "OK")]);
         let answer = who_is_there(&address, ANSWER_WITHIN).await.unwrap();
         assert_eq!(
-            (answer.kind, answer.version.as_str()),
-            (EngineKind::Podman, "4.3.1")
+            (answer.kind, answer.version.as_str(), answer.rootless),
+            (
+                EngineKind::Podman,
+                "4.3.1",
+                !rustix::process::geteuid().is_root()
+            )
         );
-        if Os::current() == Os::Linux {
-            assert!(answer.info.is_none(), "asked what takes long");
-            let info: Info = get(&address, "/info", &[]).await.unwrap();
-            assert_eq!((info.rootless(), info.cgroup_version()), (true, Some(1)));
-        }
+        assert!(answer.cgroup_version.is_some());
+    }
+
+    #[test]
+    fn the_cgroup_version_is_read_off_the_tree() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("memory")).unwrap();
+        assert_eq!(cgroup_version_of(dir.path()), 1);
+        std::fs::write(dir.path().join("cgroup.controllers"), "cpu memory\n").unwrap();
+        assert_eq!(cgroup_version_of(dir.path()), 2);
     }
 
     #[tokio::test]
@@ -293,9 +311,10 @@ mod tests {
                 answer.kind,
                 answer.version.as_str(),
                 answer.rootless,
+                answer.cgroup_version,
                 answer.api.minor_version
             ),
-            (EngineKind::Docker, "29.0.1", true, 51)
+            (EngineKind::Docker, "29.0.1", true, Some(2), 51)
         );
     }
 
