@@ -131,6 +131,10 @@ fn an_engine_that_does_not_answer_is_not_waited_for() {
     // It takes connections and says nothing, as an engine does that is starting.
     let _silent = UnixListener::bind(&socket).unwrap();
     let address = format!("unix://{}", socket.display());
+    // Once, for all: the built-in Python is compiled.
+    let bridge = builtin().start(TempHome::new());
+    bridge.assert_goes_on();
+    bridge.close();
     let bridge = automatic(Some(&address)).start(TempHome::new());
     let reply = bridge.run("print('at once')");
     assert_eq!(reply.stdout(), "at once\n", "{}", reply.result);

@@ -66,12 +66,13 @@ impl TempHome {
         let Some(target) = program.ancestors().nth(2) else {
             return;
         };
+        let shared = target.join("guest/cache");
+        std::fs::create_dir_all(&shared).unwrap();
         // With a folder of its own for all that is the bridge's, and without.
         for cache in [".runbridge/cache", ".cache/runbridge"] {
             let cache = self.join(cache);
             std::fs::create_dir_all(&cache).unwrap();
-            let linked =
-                std::os::unix::fs::symlink(target.join("guest/cache"), cache.join("python"));
+            let linked = std::os::unix::fs::symlink(&shared, cache.join("python"));
             let there = linked.is_ok() || cache.join("python").exists();
             assert!(there, "{linked:?}");
         }

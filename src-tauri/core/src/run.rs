@@ -465,6 +465,10 @@ fn ended(facts: &mut RunFacts, end: RunEnd, raised: Option<PythonError>, limits:
         RunEnd::Finished => match raised {
             Some(error) => {
                 facts.status = if error.r#type == "MemoryError" {
+                    let limit = Unit::Bytes.show(limits.memory_bytes_max);
+                    facts.notes.push(format!(
+                        "the memory limit is {limit}; MCP_BRIDGE_MEMORY sets it"
+                    ));
                     Status::OutOfMemory
                 } else {
                     Status::Error

@@ -26,7 +26,7 @@ use futures_util::future::BoxFuture;
 use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::{Enforcement, Guest, GuestExit, LimitFact, SandboxError, SandboxLimits};
@@ -242,10 +242,7 @@ async fn compile_once(
     module: &module::Module,
     cache: module::Cache,
 ) -> Result<PathBuf, String> {
-    let waiting = cache.clone();
-    let _lock = tokio::task::spawn_blocking(move || waiting.lock())
-        .await
-        .map_err(|error| error.to_string())??;
+    let _lock = right_to_compile(cache.clone()).await?;
     if let Some(code) = cache.trusted() {
         return Ok(code);
     }
@@ -257,6 +254,23 @@ async fn compile_once(
         let _ = std::fs::remove_file(&scratch);
     }
     kept
+}
+
+/// Waits on a thread of its own: a runtime that is shut down would wait for a blocking task.
+async fn right_to_compile(cache: module::Cache) -> Result<std::fs::File, String> {
+    let (give, given) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("compile-lock".to_owned())
+        .spawn(move || give.send(cache.lock()))
+        .map_err(|error| error.to_string())?;
+    match tokio::time::timeout(COMPILE, given).await {
+        Ok(Ok(lock)) => lock,
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!(
+            "another process has been compiling for {} s",
+            COMPILE.as_secs()
+        )),
+    }
 }
 
 async fn compile(worker: &WorkerCommand, module: &Path, out: &Path) -> Result<(), String> {
