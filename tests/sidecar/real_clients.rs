@@ -135,3 +135,27 @@ fn gemini_connects_to_us() {
         "{listed}"
     );
 }
+
+#[test]
+fn opencode_connects_to_us() {
+    let (home, opencode) = (TempHome::new(), components().client("opencode"));
+    let before = "{\n  // mine\n  \"mcp\": {\"other\": {\"type\": \"local\", \"command\": [\"/bin/cat\"], \"enabled\": false}}\n}\n";
+    home.write(".config/opencode/opencode.jsonc", before);
+    runbridge(&home, &["connect", "opencode"]);
+    // It lists on stderr, and draws as it does so.
+    let (stdout, stderr) = heard(&home, &opencode, &["mcp", "list"]);
+    let listed = stdout + &stderr;
+    let ours = listed.lines().find(|line| line.contains("runbridge"));
+    assert!(
+        ours.is_some_and(|line| line.contains("connected")),
+        "{listed}"
+    );
+    let other = listed.lines().find(|line| line.contains("other"));
+    assert!(
+        other.is_some_and(|line| line.contains("disabled")),
+        "{listed}"
+    );
+    runbridge(&home, &["disconnect", "opencode"]);
+    let after = std::fs::read_to_string(home.join(".config/opencode/opencode.jsonc")).unwrap();
+    assert_eq!(after, before);
+}

@@ -15,16 +15,16 @@ test('Connect shows what it will do, does it, and says what makes it count', asy
   expect(await change.innerText()).toContain('"runbridge": {');
   await accessible(page);
   await fits(page);
-  await dialog.getByRole('switch', { name: 'Put it back' }).click({ force: true });
+  await dialog.getByRole('switch', { name: 'Put the entry back when it is lost' }).click({ force: true });
   await dialog.getByRole('button', { name: 'Connect', exact: true }).click();
   await dialog.waitFor({ state: 'detached' });
   await page.getByText('Codex is connected').waitFor();
-  await page.getByText('start a new session').first().waitFor();
+  await page.getByText('Start a new session.').first().waitFor();
   await expect.poll(() => button(page, 'Connect Codex').count()).toBe(0);
   await page.getByText('Codex', { exact: true }).click();
   await page.getByRole('heading', { level: 2, name: 'Codex' }).waitFor();
   await page.getByText('To make it count').waitFor();
-  expect(await page.getByRole('switch', { name: 'Put it back' }).isChecked()).toBe(true);
+  expect(await page.getByRole('switch', { name: 'Put the entry back when it is lost' }).isChecked()).toBe(true);
 });
 
 test('Cancel changes nothing', async () => {

@@ -11,11 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
 use runbridge_sandbox::container::{
     self, ContainerConfig, ContainerSandbox, EngineChoice, EnginePlace, EngineSearch, Progress,
 };
 use runbridge_sandbox::wasi::{Wasi, WasiFacts, WorkerCommand};
-use runbridge_sandbox::{Interpreter, LimitFact, OutputSink, SandboxError, SandboxLimits};
+use runbridge_sandbox::{Guest, Interpreter, LimitFact, OutputSink, SandboxError, SandboxLimits};
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -66,6 +67,12 @@ impl Shape {
     }
 }
 
+/// Another maker of guests, in place of both. Tests have one that executes scripts.
+pub trait Guests: Send + Sync + 'static {
+    /// Start one.
+    fn start(&self) -> BoxFuture<'static, Result<Guest, SandboxError>>;
+}
+
 /// How far the sandbox is that a new session would get.
 #[derive(Clone, Debug)]
 pub enum Standing {
@@ -86,6 +93,7 @@ pub enum Standing {
 pub struct Sandboxes {
     owner: String,
     lock_folder: PathBuf,
+    given: Option<Arc<dyn Guests>>,
     search: EngineSearch,
     sidecar: Option<PathBuf>,
     python_folders: Vec<PathBuf>,
@@ -103,6 +111,8 @@ pub enum Sandbox {
     Container(Arc<ContainerSandbox>),
     /// The built-in Python.
     Wasi(Arc<Wasi>),
+    /// What the bridge was given.
+    Given(Arc<dyn Guests>),
 }
 
 /// What is true of the sandbox of one session.
@@ -113,13 +123,15 @@ pub enum SandboxFacts {
     Container(ContainerFacts),
     /// The built-in Python.
     Wasi(WasiFacts),
+    /// Nothing is known of guests that the bridge was given.
+    Given,
 }
 
 impl SandboxFacts {
     /// Which kind.
     pub fn kind(&self) -> SandboxKind {
         match self {
-            Self::Container(_) => SandboxKind::Container,
+            Self::Container(_) | Self::Given => SandboxKind::Container,
             Self::Wasi(_) => SandboxKind::Wasi,
         }
     }
@@ -130,14 +142,17 @@ impl SandboxFacts {
             Self::Container(facts) if facts.rootless => format!("{} (rootless)", facts.engine),
             Self::Container(facts) => facts.engine.to_string(),
             Self::Wasi(_) => "built-in".to_owned(),
+            Self::Given => String::new(),
         }
     }
 
     /// Each limit by its name, and what became of it.
     pub fn limits(&self) -> &BTreeMap<&'static str, LimitFact> {
+        static NONE: BTreeMap<&str, LimitFact> = BTreeMap::new();
         match self {
             Self::Container(facts) => &facts.limits,
             Self::Wasi(facts) => &facts.limits,
+            Self::Given => &NONE,
         }
     }
 
@@ -146,6 +161,7 @@ impl SandboxFacts {
         match self {
             Self::Container(facts) => &facts.warnings,
             Self::Wasi(facts) => &facts.warnings,
+            Self::Given => &[],
         }
     }
 }
@@ -156,6 +172,7 @@ impl Sandbox {
         match self {
             Self::Container(sandbox) => SandboxFacts::Container(sandbox.facts().clone()),
             Self::Wasi(sandbox) => SandboxFacts::Wasi(sandbox.facts(limits)),
+            Self::Given(_) => SandboxFacts::Given,
         }
     }
 }
@@ -169,10 +186,17 @@ pub struct Started {
 }
 
 impl Sandboxes {
-    /// Nothing is opened yet. `owner` names this process to an engine.
-    pub fn new(paths: &Paths, environment: &Environment, owner: String) -> Self {
+    /// Nothing is opened yet. `owner` names this process to an engine. Guests that are `given` are
+    /// taken and no engine is looked for.
+    pub fn new(
+        paths: &Paths,
+        environment: &Environment,
+        owner: String,
+        given: Option<Arc<dyn Guests>>,
+    ) -> Self {
         Self {
             owner,
+            given,
             lock_folder: paths.runtime.join("owners"),
             search: engine_search(environment, paths),
             sidecar: environment.sidecar().map(Path::to_owned),
@@ -194,6 +218,9 @@ impl Sandboxes {
 
     /// Begin to open what these settings will need, without waiting.
     pub fn prepare(self: &Arc<Self>, settings: &Settings) {
+        if self.given.is_some() {
+            return;
+        }
         match settings.sandbox.backend {
             Backend::Container => {
                 tokio::spawn(self.container_opening(settings, false));
@@ -247,6 +274,9 @@ impl Sandboxes {
         session: Option<SandboxKind>,
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Sandbox, Arc<SandboxError>> {
+        if let Some(given) = &self.given {
+            return Ok(Sandbox::Given(given.clone()));
+        }
         match (settings.sandbox.backend, session) {
             (Backend::Container, _) | (Backend::Auto, Some(SandboxKind::Container)) => {
                 let opened = self.containers.told(self.container(settings), report);
@@ -262,6 +292,12 @@ impl Sandboxes {
 
     /// How far the sandbox is that these settings ask for, for a person who looks.
     pub fn standing(&self, settings: &Settings) -> Standing {
+        if self.given.is_some() {
+            return Standing::Open {
+                kind: SandboxKind::Container,
+                rootless: true,
+            };
+        }
         let container = || match self.containers.peek() {
             None => Standing::Opening,
             Some(Ok(sandbox)) => Standing::Open {
@@ -327,6 +363,9 @@ impl Sandboxes {
 
     /// What a session would get that begins now, as far as that is open.
     pub fn facts(&self, settings: &Settings) -> Option<SandboxFacts> {
+        if self.given.is_some() {
+            return Some(SandboxFacts::Given);
+        }
         let container = || self.containers.open().map(Sandbox::Container);
         let builtin = || self.builtin.open().map(Sandbox::Wasi);
         let sandbox = match settings.sandbox.backend {
@@ -351,6 +390,7 @@ impl Sandboxes {
             let guest = match &sandbox {
                 Sandbox::Container(container) => container.start().await?,
                 Sandbox::Wasi(wasi) => wasi.start(&limits, WORKER_GRACE_MS)?,
+                Sandbox::Given(given) => given.start().await?,
             };
             Interpreter::attach(guest, sink, GREETING_WITHIN).await
         };
@@ -429,6 +469,7 @@ impl Sandboxes {
 
     fn not_started(&self, sandbox: &Sandbox, error: SandboxError) -> SandboxError {
         match sandbox {
+            Sandbox::Given(_) => error,
             Sandbox::Container(container) => {
                 // The engine may have gone: the next run looks for one again.
                 if matches!(error, SandboxError::Engine { .. }) {

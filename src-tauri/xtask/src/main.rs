@@ -15,6 +15,8 @@ mod engines;
 mod guest;
 mod http;
 mod image;
+mod licences;
+mod mcpb;
 mod servers;
 mod setup;
 mod shell;
@@ -51,8 +53,12 @@ enum Command {
     Guest(guest::Arguments),
     /// Measure the built product against its figures.
     Bench(bench::Arguments),
+    /// Pack the sidecar for Claude Desktop to install by itself.
+    Mcpb(mcpb::Arguments),
     /// Write the window's types from the core's.
     Bindings(bindings::Arguments),
+    /// Write the list of licences that the window shows.
+    Licences(licences::Arguments),
     /// Check and test the window.
     Ui,
     /// Formatting, clippy and tidy.
@@ -70,7 +76,9 @@ fn main() -> ExitCode {
         Command::Engines => test::keep_ready(),
         Command::Guest(arguments) => guest::run(&arguments).map(|_| ()),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Mcpb(arguments) => mcpb::run(&arguments),
         Command::Bindings(arguments) => bindings::run(&arguments),
+        Command::Licences(arguments) => licences::run(&arguments),
         Command::Ui => ui::run_all(),
         Command::Check => check::run_all(),
         Command::Tidy => tidy::run_all(),

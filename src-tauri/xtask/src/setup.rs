@@ -91,7 +91,7 @@ fn stamp() -> anyhow::Result<String> {
 /// The clients are large and change often; they have a stamp of their own.
 fn clients(dir: &Path) -> anyhow::Result<()> {
     let stamp_file = dir.join("stamp");
-    let stamp = format!("{:?} {}", servers::CLIENTS, servers::CLIENT_WITH_SCRIPT);
+    let stamp = format!("{:?} {:?}", servers::CLIENTS, servers::CLIENTS_WITH_SCRIPTS);
     if std::fs::read_to_string(&stamp_file).is_ok_and(|found| found == stamp) {
         return Ok(());
     }
@@ -99,7 +99,8 @@ fn clients(dir: &Path) -> anyhow::Result<()> {
     run_quietly(
         Command::new("npm")
             .current_dir(dir)
-            .args(["rebuild", servers::CLIENT_WITH_SCRIPT]),
+            .arg("rebuild")
+            .args(servers::CLIENTS_WITH_SCRIPTS),
     )?;
     std::fs::write(&stamp_file, stamp)
         .with_context(|| format!("cannot write {}", stamp_file.display()))

@@ -244,7 +244,10 @@ async fn moving_says_what_it_saves_once_the_tools_are_known() {
     );
     window.bridge.discovered().await;
     let tools = window.bridge.catalog().tools("fake").await.unwrap();
-    let cost: u64 = tools.iter().map(|tool| tool.tokens()).sum();
+    let cost: u64 = tools
+        .iter()
+        .map(runbridge_core::catalog::ToolRef::tokens)
+        .sum();
     // What was learned is written in the background.
     let deadline = Instant::now() + PATIENCE;
     while window.client("cursor").await.servers[0].tokens != Some(cost) {

@@ -194,7 +194,7 @@ fn image_state(standing: &Standing, facts: Option<&SandboxFacts>) -> ImageState 
                 digest: facts.image_id.clone(),
                 size_bytes: 0,
             },
-            Some(SandboxFacts::Wasi(_)) | None => ImageState::Unknown,
+            Some(SandboxFacts::Wasi(_) | SandboxFacts::Given) | None => ImageState::Unknown,
         },
         Standing::Opening | Standing::Failed(_) | Standing::Open { .. } => ImageState::Unknown,
     }

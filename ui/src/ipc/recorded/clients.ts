@@ -101,7 +101,7 @@ function diff(it: Client, action: ClientAction): string {
     move: [...(named ? [] : entry), ...servers.map((line) => `-${line}`)],
     restore: servers.map((line) => `+${line}`),
   };
-  return ['@@ -1,4 +1,8 @@', ' {', '   "mcpServers": {', ...lines[action], ' ', '   }', ' }', ''].join('\n');
+  return ['@@ -1,4 +1,8 @@', ' {', '   "mcpServers": {', ...lines[action], '   }', ' }', ''].join('\n');
 }
 
 export function recordedPlan(it: Client, action: ClientAction, file: string | null): ClientPlan {
