@@ -29,6 +29,7 @@ use crate::output::{OutputError, run_of_name};
 use crate::questions::{Ask, Asked as Wanted};
 use crate::redact::Redactor;
 use crate::run::{self, Audience, Report};
+use crate::sandboxes::SandboxFacts;
 use crate::saved_tools::{NewTool, SavedToolsError};
 use crate::timestamp::now_ms;
 use crate::tokens;
@@ -58,6 +59,7 @@ pub(crate) struct RunCalls {
     tool_calls_max: u64,
     at_once: Semaphore,
     called: Mutex<BTreeSet<String>>,
+    sandbox: Option<Arc<SandboxFacts>>,
     /// Hears how far tool calls have got.
     report: Option<Report>,
     /// Puts questions of servers to the person behind the run.
@@ -177,6 +179,7 @@ impl RunCalls {
         live: Arc<LiveRun>,
         asker: Asker,
         servers: Option<Vec<String>>,
+        sandbox: Option<Arc<SandboxFacts>>,
         audience: Audience,
     ) -> Self {
         let settings = bridge.settings();
@@ -191,6 +194,7 @@ impl RunCalls {
             tool_calls_max: settings.limits.calls_max,
             at_once: Semaphore::new(settings.limits.calls_at_once_max as usize),
             called: Mutex::default(),
+            sandbox,
             report: audience.report,
             ask: audience.ask,
             notes: Mutex::default(),
@@ -248,7 +252,7 @@ impl RunCalls {
             | "memory.info" | "saved_tools.save" | "saved_tools.list" | "saved_tools.delete"
             | "output" => self.on_disk(method, params).await,
             "capabilities" => raw(&self.bridge.manual()),
-            "sandbox" => raw(&self.bridge.sandboxes().facts()),
+            "sandbox" => raw(&self.sandbox),
             "result" => self.result(&read(params)?),
             _ => Err(CallError::new(
                 "value",

@@ -31,10 +31,11 @@ pub(crate) struct Image {
     pub(crate) volumes: Vec<String>,
 }
 
-/// Use `reference` if the engine has it, else pull it.
+/// Use `reference` if the engine has it, else pull it, unless `only_ready`.
 pub(crate) async fn ensure(
     engine: &Engine,
     reference: &str,
+    only_ready: bool,
     progress: &(dyn Fn(Progress) + Send + Sync),
 ) -> Result<Image, SandboxError> {
     let missing = |reason: String| SandboxError::ImageMissing {
@@ -47,6 +48,12 @@ pub(crate) async fn ensure(
     if is_local(reference) {
         return Err(missing(format!(
             "{} does not have it, and a local image is not pulled",
+            engine.kind
+        )));
+    }
+    if only_ready {
+        return Err(missing(format!(
+            "{} does not have it yet; Container in Sandbox settings (MCP_BRIDGE_RUNTIME=container) pulls it",
             engine.kind
         )));
     }
