@@ -19,6 +19,7 @@ mod memory;
 mod patience;
 mod python;
 mod real_clients;
+mod real_peers;
 mod real_servers;
 #[cfg(unix)]
 mod relay;
