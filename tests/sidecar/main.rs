@@ -21,6 +21,7 @@ mod patience;
 mod python;
 mod questions;
 mod real_clients;
+mod real_peers;
 mod real_servers;
 #[cfg(unix)]
 mod relay;
