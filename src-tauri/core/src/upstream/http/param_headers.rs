@@ -1,6 +1,8 @@
 //! Arguments that a tool's schema wants in headers too (`x-mcp-header`), so that what stands before
 //! the server can route by them.
 
+use std::collections::HashSet;
+
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
@@ -26,6 +28,13 @@ impl ParamHeaders {
         let mut headers = Self::default();
         headers.collect(schema, arguments, 0);
         headers
+    }
+
+    /// Why the annotations of a schema make no headers, so that its tool cannot be called as its
+    /// server wants it.
+    pub(crate) fn problem(schema: &Value) -> Option<String> {
+        let mut names = HashSet::new();
+        problem(schema, &mut names, 0)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -57,6 +66,36 @@ impl ParamHeaders {
     }
 }
 
+fn problem(schema: &Value, names: &mut HashSet<String>, depth: usize) -> Option<String> {
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (name, property) in properties.into_iter().flatten() {
+        if let Some(wanted) = property.get("x-mcp-header") {
+            let wanted = wanted.as_str().unwrap_or_default();
+            let whole = format!("mcp-param-{wanted}");
+            if wanted.is_empty() || HeaderName::from_bytes(whole.as_bytes()).is_err() {
+                return Some(format!(
+                    "the `x-mcp-header` of `{name}` is no name of a header"
+                ));
+            }
+            if !names.insert(wanted.to_ascii_lowercase()) {
+                return Some(format!("two arguments want the header `{wanted}`"));
+            }
+            let kind = property.get("type").and_then(Value::as_str);
+            if matches!(kind, Some("array" | "object" | "null")) {
+                return Some(format!(
+                    "`{name}` cannot be a header, being more than one value"
+                ));
+            }
+        }
+        if depth < DEPTH_MAX
+            && let Some(found) = problem(property, names, depth + 1)
+        {
+            return Some(found);
+        }
+    }
+    None
+}
+
 fn plain(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -72,6 +111,37 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn annotations_that_make_no_header_are_named() {
+        let problem =
+            |properties: Value| ParamHeaders::problem(&json!({ "properties": properties }));
+        let good = json!({"a": {"type": "string", "x-mcp-header": "A"}, "b": {}});
+        assert_eq!(problem(good), None);
+        for (properties, why) in [
+            (json!({"a": {"x-mcp-header": ""}}), "no name of a header"),
+            (json!({"a": {"x-mcp-header": 5}}), "no name of a header"),
+            (
+                json!({"a": {"x-mcp-header": "two words"}}),
+                "no name of a header",
+            ),
+            (
+                json!({"a": {"x-mcp-header": "a\r\nb"}}),
+                "no name of a header",
+            ),
+            (
+                json!({"a": {"x-mcp-header": "X"}, "b": {"properties": {"c": {"x-mcp-header": "x"}}}}),
+                "two arguments",
+            ),
+            (
+                json!({"a": {"type": "array", "x-mcp-header": "A"}}),
+                "more than one value",
+            ),
+        ] {
+            let found = problem(properties).unwrap();
+            assert!(found.contains(why), "{found}");
+        }
+    }
 
     #[test]
     fn what_is_annotated_on_the_way_of_properties_becomes_a_header() {
