@@ -21,6 +21,8 @@ mod races;
 mod refusals;
 #[path = "clients/round_trip.rs"]
 mod round_trip;
+#[path = "clients/slow.rs"]
+mod slow;
 #[path = "clients/texts.rs"]
 mod texts;
 #[path = "clients/window.rs"]

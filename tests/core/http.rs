@@ -298,9 +298,11 @@ async fn a_tool_whose_headers_cannot_be_made_is_left_out_where_they_are_needed()
         peer.add_quietly("crooked");
         echo(&bench, "hello").await;
         let status = bench.status();
-        let left_out =
-            "tool `crooked` was left out: the `x-mcp-header` of `a` is no name of a header";
-        assert_eq!(status.notes.iter().any(|note| note == left_out), modern);
+        let left_out = "tool `crooked` asks for a header that cannot be and was left out";
+        assert_eq!(
+            status.notes.iter().any(|note| note.starts_with(left_out)),
+            modern
+        );
         assert_eq!(status.tools, Some(if modern { 16 } else { 17 }));
     }
 }

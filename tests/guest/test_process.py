@@ -87,6 +87,20 @@ class Ends(unittest.TestCase):
         user, system = map(int, eval(run.result))
         self.assertLess(user + system, 20)
 
+    def test_a_host_that_never_sends_a_program_is_not_waited_for(self):
+        boot = BOOT.replace("MESSAGE_WITHIN_S = 10.0", "MESSAGE_WITHIN_S = 0.1")
+        self.assertNotEqual(boot, BOOT)
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-B", "-u", "-c", boot],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        # Its stdin stays open, as an engine leaves it that has lost nobody yet.
+        with process:
+            said = process.stderr.read()
+            self.assertEqual(process.wait(PATIENCE_S), 1)
+        self.assertIn(b"no boot message came", said)
+
     def test_a_broken_boot_message_ends_with_a_word(self):
         done = subprocess.run(
             [sys.executable, "-I", "-B", "-u", "-c", BOOT],

@@ -13,6 +13,7 @@ mod failures_of_clients;
 mod failures_of_code;
 mod failures_of_engines;
 mod failures_of_servers;
+mod http_face;
 mod limits;
 mod memory;
 mod patience;

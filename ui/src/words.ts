@@ -273,8 +273,9 @@ export const words = {
     emptyText: 'Install an MCP client, such as Claude Desktop, start it once, then look again.',
     choose: 'Choose a client',
     chooseText: 'Its file, its own servers and what connecting would change are shown here.',
-    servers: (amount: string): string => plural(amount, 'own server', 'own servers'),
+    servers: (amount: string): string => plural(amount, 'server', 'servers'),
     tokens: (amount: string): string => `about ${plural(amount, 'token', 'tokens')}`,
+    tokensShort: (amount: string): string => plural(amount, 'token', 'tokens'),
     tokensUnknown: 'Not started yet, so its tools are unknown',
     serverOff: (reason: string): string => `Off: ${reason}`,
     states: {
@@ -337,17 +338,21 @@ export const words = {
     unreadableHint: 'Nothing is written into it until that is corrected. Show the file, correct it, then look again.',
     markHint: 'Connect takes the mark out; a copy of the file is kept.',
     restart: 'To make it count',
-    guard: 'When the entry is lost',
-    keep: 'Put it back',
+    guard: 'Entry of Runbridge',
+    keep: 'Put the entry back when it is lost',
     keepText: 'Some clients rewrite their file and drop what they did not write. Otherwise you are told and asked.',
     own: 'Its own servers',
     ownText: (name: string, tokens: string): string => `Every conversation in ${name} starts with about ${tokens} tokens of their tools.`,
+    ownOff: (name: string): string => `${name} does not start these.`,
     ownUnknown: (name: string): string => `${name} starts these by itself and reads all their tools.`,
     moved: 'Behind the bridge',
     movedText: (name: string, tokens: string): string =>
       tokens === '0'
         ? `${name} reaches these through run_python.`
         : `${name} reaches these through run_python, which keeps about ${tokens} tokens out of every conversation.`,
+    names: 'Names that meet',
+    prefer: 'Prefer its servers',
+    preferText: (name: string): string => `Where another client has a server of the same name, the one of ${name} keeps the name.`,
     since: (version: string | null, moment: string): string => (version ? `version ${version}, since ${moment}` : `since ${moment}`),
     facts: {
       file: 'File',
@@ -355,6 +360,7 @@ export const words = {
       yes: 'Yes',
       no: 'No',
       restart: 'To see a change',
+      byItself: 'Nothing, it looks by itself',
       connections: 'Connected now',
     },
   },

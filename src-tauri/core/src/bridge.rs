@@ -1,6 +1,7 @@
 //! `Bridge`: the owner of everything that lives. It is opened and shut down here and gives access
 //! to its parts; what a run does is in `run.rs`.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
@@ -27,16 +28,16 @@ use crate::output::{ConnectionOutputs, OutputLimits, Outputs, run_name};
 use crate::paths::{Environment, NESTED, Paths, PathsError};
 use crate::patience::Patience;
 use crate::redact::{Redactor, entry_secrets};
-use crate::sandboxes::Sandboxes;
+use crate::sandboxes::{Guests, Sandboxes};
 use crate::saved_tools::{SavedTools, SavedToolsError};
 use crate::secrets::{Secret, Secrets};
-use crate::settings::{Settings, SettingsProblem};
+use crate::settings::{Limits, Settings, SettingsProblem};
 use crate::sign_in::{SignInError, SignIns, SigningIn};
 use crate::upstream::{LoginEnv, UpstreamLimits};
 use crate::watch::Watcher;
 
-/// How long a run or a listing waits for the first look at the config files before it goes on with
-/// what is known so far.
+/// How long after the start runs and listings wait for the first look at the config files. After that
+/// nobody waits any more: a disk that hangs must not hold up what needs no server.
 const DISCOVERY_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long runs that were cancelled may take to end when the bridge is shut down.
@@ -65,6 +66,8 @@ pub struct Bridge {
     settings: RwLock<Arc<Settings>>,
     settings_problems: RwLock<Arc<[SettingsProblem]>>,
     discovery: watch::Sender<Option<Arc<Discovery>>>,
+    discovery_by: tokio::time::Instant,
+    discovery_took: Mutex<Option<Duration>>,
     secrets: Arc<Secrets>,
     sign_ins: Arc<SignIns>,
     redactor: RwLock<Redaction>,
@@ -73,7 +76,7 @@ pub struct Bridge {
     interpreters: Arc<Interpreters>,
     outputs: Outputs,
     activity: Activity,
-    memory: OnceLock<Arc<Memory>>,
+    memory: Mutex<Option<Arc<Memory>>>,
     saved_tools: OnceLock<Arc<SavedTools>>,
     guardian: Arc<Mutex<Guardian>>,
     patience: Arc<Patience>,
@@ -182,6 +185,15 @@ impl Bridge {
     /// Open the bridge of the user whom `environment` describes. Returns at once: what takes time
     /// goes on in the background. Needs a tokio runtime.
     pub fn open(environment: Environment, role: Role) -> Result<Arc<Self>, OpenError> {
+        Self::open_with(environment, role, None)
+    }
+
+    /// The same with guests that come from elsewhere than an engine.
+    pub fn open_with(
+        environment: Environment,
+        role: Role,
+        guests: Option<Arc<dyn Guests>>,
+    ) -> Result<Arc<Self>, OpenError> {
         let paths = Paths::for_user(&environment)?;
         let (settings, settings_problems) = Settings::load(&paths, &environment);
         let limits = &settings.limits;
@@ -194,12 +206,7 @@ impl Bridge {
         );
         let (events, _) = broadcast::channel::<CatalogEvent>(EVENTS_KEPT);
         let catalog = Catalog::new(CatalogConfig {
-            limits: UpstreamLimits {
-                start_ms_max: limits.server_start_ms_max,
-                start_download_ms_max: limits.server_start_ms_max.saturating_mul(2),
-                call_ms_max: limits.call_ms_max,
-                idle_ms_max: limits.server_idle_ms_max,
-            },
+            limits: upstream_limits(limits),
             cache_dir: Some(paths.catalog_cache()),
             login_env: login_env.clone(),
             sign_ins: Arc::clone(&sign_ins),
@@ -210,7 +217,7 @@ impl Bridge {
         let live_runs = LiveRuns::new(Arc::clone(&shared_events));
         let hearing = Arc::clone(&live_runs);
         let bridge = Arc::new(Self {
-            sandboxes: Arc::new(Sandboxes::new(&paths, &environment, owner.clone())),
+            sandboxes: Arc::new(Sandboxes::new(&paths, &environment, owner.clone(), guests)),
             outputs: Outputs::telling(
                 &paths.output_spool(),
                 OutputLimits {
@@ -227,12 +234,14 @@ impl Bridge {
             discovering: tokio::sync::Mutex::new(()),
             writing: tokio::sync::Mutex::new(()),
             discovery: watch::Sender::new(None),
+            discovery_by: tokio::time::Instant::now() + DISCOVERY_WITHIN,
+            discovery_took: Mutex::default(),
             secrets,
             sign_ins,
             redactor: RwLock::default(),
             catalog,
             interpreters: Arc::new(Interpreters::new(Arc::clone(&shared_events))),
-            memory: OnceLock::new(),
+            memory: Mutex::default(),
             saved_tools: OnceLock::new(),
             guardian: Arc::default(),
             patience: Arc::new(Patience::new(paths.patience())),
@@ -295,19 +304,31 @@ impl Bridge {
         let _one_at_a_time = self.discovering.lock().await;
         let environment = self.environment();
         let paths = self.paths.clone();
+        let secrets = Arc::clone(&self.secrets);
+        let runtime = tokio::runtime::Handle::current();
         let look = move || {
             let (settings, problems) = Settings::load(&paths, &environment);
-            let discovery = clients::discover(&Search::new(&paths, &environment, &settings));
-            (settings, problems, discovery)
+            let answers = runtime.block_on(answers(&settings, &secrets));
+            let began = std::time::Instant::now();
+            let mut search = Search::new(&paths, &environment, &settings);
+            search.answers = answers;
+            let discovery = clients::discover(&search);
+            drop(search);
+            (settings, problems, discovery, began.elapsed())
         };
-        let (settings, problems, mut discovery) = match tokio::task::spawn_blocking(look).await {
-            Ok(found) => found,
-            Err(error) => {
-                tracing::error!(%error, "the search for servers broke off");
-                return Vec::new();
-            }
-        };
+        let (settings, problems, mut discovery, took) =
+            match tokio::task::spawn_blocking(look).await {
+                Ok(found) => found,
+                Err(error) => {
+                    tracing::error!(%error, "the search for servers broke off");
+                    return Vec::new();
+                }
+            };
         self.activity.set_retention(settings.retention());
+        self.catalog.set_limits(upstream_limits(&settings.limits));
+        self.outputs
+            .keep_edges(settings.limits.reply_chars_max as usize);
+        *lock(&self.discovery_took) = Some(took);
         *self
             .settings
             .write()
@@ -465,9 +486,17 @@ impl Bridge {
     pub async fn discovered(&self) {
         let mut discovery = self.discovery.subscribe();
         let first = discovery.wait_for(Option::is_some);
-        if tokio::time::timeout(DISCOVERY_WITHIN, first).await.is_err() {
+        if tokio::time::timeout_at(self.discovery_by, first)
+            .await
+            .is_err()
+        {
             tracing::warn!("the config files of clients take long to read; going on without them");
         }
+    }
+
+    /// How long the last look at the config files took.
+    pub fn discovery_took(&self) -> Option<Duration> {
+        *lock(&self.discovery_took)
     }
 
     /// What the last look at the config files found.
@@ -514,6 +543,20 @@ impl Bridge {
     /// Clients that are attached through sidecars, and each change of them.
     pub fn clients(&self) -> watch::Receiver<Vec<ConnectedClient>> {
         self.clients.subscribe()
+    }
+
+    /// What a client calls itself, from whoever did not greet us with it.
+    pub(crate) fn name_client(&self, connection: ConnectionId, name: &str) {
+        self.clients.send_if_modified(|clients| {
+            let mut unnamed = clients
+                .iter_mut()
+                .filter(|client| client.connection == connection && client.name.is_none());
+            let Some(client) = unnamed.next() else {
+                return false;
+            };
+            client.name = Some(name.to_owned());
+            true
+        });
     }
 
     /// Change who is attached.
@@ -598,19 +641,21 @@ impl Bridge {
         &self.runs
     }
 
-    /// What the model remembers. Opened when first needed; a failure is tried again.
+    /// What the model remembers. Opened when first needed, anew when its limits differ; a failure is
+    /// tried again. Blocks.
     pub fn memory(&self) -> Result<Arc<Memory>, MemoryError> {
-        if let Some(memory) = self.memory.get() {
-            return Ok(Arc::clone(memory));
-        }
         let settings = self.settings();
         let limits = MemoryLimits {
             value_bytes_max: settings.limits.memory_value_bytes_max as usize,
             keys_max: settings.limits.memory_keys_max as usize,
         };
+        let mut open = lock(&self.memory);
+        if let Some(memory) = open.as_ref().filter(|memory| memory.limits() == limits) {
+            return Ok(Arc::clone(memory));
+        }
         let legacy = self.paths.legacy_memory();
         let memory = Memory::open(&self.paths.memory(), Some(&legacy), limits)?;
-        Ok(Arc::clone(self.memory.get_or_init(|| Arc::new(memory))))
+        Ok(Arc::clone(open.insert(Arc::new(memory))))
     }
 
     /// The functions that the model kept; as [`Bridge::memory`].
@@ -658,6 +703,36 @@ impl Bridge {
             value_bytes_max: limits.memory_value_bytes_max as usize,
             keys_max: limits.memory_keys_max as usize,
         })
+    }
+}
+
+/// What the user told us, with the secrets among it looked up. One that cannot be had is missing, and
+/// what needs it says so.
+async fn answers(settings: &Settings, secrets: &Secrets) -> BTreeMap<String, String> {
+    let mut answers = BTreeMap::new();
+    for (name, answer) in &settings.answers {
+        let Some(secret) = Secrets::reference(answer) else {
+            answers.insert(name.clone(), answer.clone());
+            continue;
+        };
+        match secrets.get(secret).await {
+            Ok(Some(secret)) => {
+                answers.insert(name.clone(), secret.expose().to_owned());
+            }
+            Ok(None) => tracing::warn!("there is no secret `{secret}`"),
+            Err(error) => tracing::warn!("{error}"),
+        }
+    }
+    answers
+}
+
+/// What of the limits concerns servers.
+fn upstream_limits(limits: &Limits) -> UpstreamLimits {
+    UpstreamLimits {
+        start_ms_max: limits.server_start_ms_max,
+        start_download_ms_max: limits.server_start_ms_max.saturating_mul(2),
+        call_ms_max: limits.call_ms_max,
+        idle_ms_max: limits.server_idle_ms_max,
     }
 }
 

@@ -37,8 +37,8 @@ use crate::secrets::SecretsError;
 use crate::sign_in::{ClientSettings, SignInError, SignIns, SignedOut, SigningIn};
 use crate::tokens;
 use crate::upstream::{
-    Caller, Change, LoginEnv, Tool, ToolList, Upstream, UpstreamError, UpstreamLimits,
-    UpstreamState,
+    Caller, Change, LoginEnv, SharedLimits, Tool, ToolList, Upstream, UpstreamError,
+    UpstreamLimits, UpstreamState,
 };
 
 /// Servers that a search starts at the same time.
@@ -192,6 +192,7 @@ pub struct CallResult {
 /// See the module.
 pub struct Catalog {
     config: CatalogConfig,
+    limits: SharedLimits,
     cache: Cache,
     servers: RwLock<Vec<Arc<Server>>>,
     /// One change of the entries at a time.
@@ -226,6 +227,7 @@ impl Catalog {
     pub fn new(config: CatalogConfig) -> Arc<Self> {
         Arc::new_cyclic(|catalog| Self {
             cache: Cache::new(config.cache_dir.clone()),
+            limits: SharedLimits::new(config.limits.clone()),
             config,
             servers: RwLock::default(),
             changing: tokio::sync::Mutex::new(()),
@@ -233,6 +235,11 @@ impl Catalog {
                 catalog,
             )))),
         })
+    }
+
+    /// Bounds of each server from now on; what waits already keeps its own.
+    pub fn set_limits(&self, limits: UpstreamLimits) {
+        self.limits.set(limits);
     }
 
     /// Hear of changes from now on.
@@ -603,7 +610,7 @@ impl Catalog {
                     entry.clone(),
                     self.config.login_env.clone(),
                     Arc::clone(&self.config.sign_ins),
-                    self.config.limits.clone(),
+                    self.limits.clone(),
                     era,
                     Arc::new(observer),
                 ),
@@ -953,6 +960,6 @@ async fn stop_idle_servers(catalog: Weak<Catalog>) {
             .clamp(IDLE_CHECK_MIN, IDLE_CHECK_MAX);
         // The first idle server may have been started a moment after this look.
         wait =
-            wait.min(Duration::from_millis(catalog.config.limits.idle_ms_max).max(IDLE_CHECK_MIN));
+            wait.min(Duration::from_millis(catalog.limits.get().idle_ms_max).max(IDLE_CHECK_MIN));
     }
 }

@@ -113,6 +113,8 @@ pub struct Search<'a> {
     pub environment: &'a Environment,
     /// The user's decisions.
     pub settings: &'a Settings,
+    /// What the user told us for names that have no value elsewhere, by name as it is needed.
+    pub answers: BTreeMap<String, String>,
     /// Folders whose project files count.
     pub projects: &'a [PathBuf],
     /// Programs that are us: the running one and the copies that we keep.
@@ -191,6 +193,7 @@ impl<'a> Search<'a> {
             paths,
             environment,
             settings,
+            answers: BTreeMap::new(),
             projects: &settings.projects,
             own_programs,
             system_root,

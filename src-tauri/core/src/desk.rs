@@ -8,15 +8,18 @@
 
 mod attention;
 mod clients;
+mod diagnostics;
 mod engines;
 mod errors;
 mod follow;
 mod forgotten;
 mod limits;
+mod measure;
 mod memory;
 mod new_servers;
 mod runs;
 mod sandbox;
+mod secrets;
 mod seen;
 mod servers;
 mod settings;
@@ -32,7 +35,7 @@ use tokio_util::task::AbortOnDropHandle;
 
 use crate::api::{
     ApiError, Attention, BridgeEvent, ContainerEngine, EntryProblem, Interpreter, Limit,
-    MemoryTotals, SandboxStatus, Savings, Seen, Server, SkippedEntry, UpdateState,
+    MemoryTotals, SandboxStatus, Savings, SecretStore, Seen, Server, SkippedEntry, UpdateState,
 };
 use crate::bridge::{Bridge, Connection};
 use crate::status::BridgeStatus;
@@ -76,7 +79,10 @@ struct Inner {
     calls_today: Mutex<HashMap<String, u32>>,
     /// Sizes of memory items by key, once they were listed.
     sizes: Mutex<Option<HashMap<String, u64>>>,
+    /// Where secrets are kept, once that was asked.
+    secret_store: Mutex<Option<SecretStore>>,
     forgotten: Mutex<Forgotten>,
+    measuring: Mutex<Option<AbortOnDropHandle<()>>>,
     status: watch::Sender<BridgeStatus>,
 }
 
@@ -110,7 +116,9 @@ impl Desk {
             engines: Mutex::default(),
             calls_today: Mutex::default(),
             sizes: Mutex::default(),
+            secret_store: Mutex::default(),
             forgotten: Mutex::default(),
+            measuring: Mutex::default(),
             status: watch::Sender::new(BridgeStatus::default()),
             bridge,
             app,
@@ -118,7 +126,13 @@ impl Desk {
         let looking = Arc::clone(&inner);
         let tasks = [
             tokio::spawn(follow::follow(Arc::clone(&inner))),
-            tokio::spawn(async move { looking.look_for_engines().await }),
+            tokio::spawn(async move {
+                looking.look_for_engines().await;
+                looking.bridge.discovered().await;
+                if looking.uses_secrets() {
+                    looking.look_at_secret_store().await;
+                }
+            }),
         ];
         Self(inner, Arc::new(tasks.map(AbortOnDropHandle::new)))
     }
@@ -135,6 +149,7 @@ impl Desk {
 
     /// End the window's own interpreter. The bridge is shut down by its owner.
     pub async fn shut_down(&self) {
+        lock(&self.0.measuring).take();
         self.0.bridge.disconnect(&self.0.own).await;
     }
 }

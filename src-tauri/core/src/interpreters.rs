@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use runbridge_sandbox::Interpreter;
+use runbridge_sandbox::{Gauge, Interpreter, Usage};
 use tokio::sync::{Notify, OwnedMutexGuard};
 
 use crate::api::SandboxKind;
@@ -86,6 +86,18 @@ struct Session {
     used_at: Mutex<Instant>,
     /// The interpreter in `slot`, readable while a run has that; `None`: there is none.
     live: Mutex<Option<LiveInterpreter>>,
+    gauge: Mutex<Option<Gauge>>,
+    /// Processor time when it was last measured.
+    measured: Mutex<Option<(u64, Instant)>>,
+}
+
+/// What one interpreter uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// Memory.
+    pub memory_bytes: u64,
+    /// Thousandths of one processor since the measure before.
+    pub cpu_thousandths: Option<u32>,
 }
 
 /// What a session holds between runs. A run owns it while it lasts.
@@ -127,6 +139,8 @@ impl std::ops::DerefMut for Lease {
 impl Lease {
     /// Put in an interpreter that was started for the run.
     pub(crate) fn began(&mut self, interpreter: Interpreter, live: LiveInterpreter) {
+        *lock(&self.session.gauge) = interpreter.gauge();
+        *lock(&self.session.measured) = None;
         *lock(&self.owner.python) = Some(interpreter.hello().python.clone());
         self.slot.interpreter = Some(interpreter);
         *lock(&self.session.live) = Some(live);
@@ -189,6 +203,24 @@ impl Interpreters {
             .collect();
         live.sort_by_key(|live| live.id);
         live
+    }
+
+    /// What each of them uses, by its id. Takes as long as the slowest backend's answer.
+    pub async fn measure(&self) -> Vec<(u64, Measured)> {
+        let sessions: Vec<(u64, Arc<Session>, Gauge)> = lock(&self.sessions)
+            .values()
+            .filter_map(|session| {
+                let id = lock(&session.live).as_ref()?.id;
+                let gauge = lock(&session.gauge).clone()?;
+                Some((id, Arc::clone(session), gauge))
+            })
+            .collect();
+        let measures = sessions.into_iter().map(|(id, session, gauge)| async move {
+            let used = gauge().await?;
+            Some((id, session.measured(used)))
+        });
+        let measured = futures_util::future::join_all(measures).await;
+        measured.into_iter().flatten().collect()
     }
 
     /// End one, once a run that has it has ended; false: there is none.
@@ -258,6 +290,8 @@ impl Interpreters {
             waiting: AtomicUsize::new(0),
             used_at: Mutex::new(Instant::now()),
             live: Mutex::default(),
+            gauge: Mutex::default(),
+            measured: Mutex::default(),
         });
         sessions.insert(key, session.clone());
         Ok(session)
@@ -376,6 +410,25 @@ impl Interpreters {
 }
 
 impl Session {
+    /// A measure, compared with the one before.
+    fn measured(&self, used: Usage) -> Measured {
+        let now = Instant::now();
+        let mut before = lock(&self.measured);
+        let share = used
+            .cpu_ns
+            .zip(*before)
+            .map(|(cpu_ns, (cpu_ns_before, at))| {
+                let passed_us = now.duration_since(at).as_micros().max(1) as u64;
+                let thousandths = cpu_ns.saturating_sub(cpu_ns_before) / passed_us;
+                u32::try_from(thousandths).unwrap_or(u32::MAX)
+            });
+        *before = used.cpu_ns.map(|cpu_ns| (cpu_ns, now));
+        Measured {
+            memory_bytes: used.memory_bytes,
+            cpu_thousandths: share,
+        }
+    }
+
     fn is_live(&self) -> bool {
         lock(&self.live).is_some()
     }

@@ -22,6 +22,7 @@ use tokio::net::{UnixListener, UnixStream};
 use crate::atomic::{self, Lock, LockError};
 use crate::paths::Paths;
 use crate::secrets::Secret;
+use crate::token;
 
 /// The form of the greeting. Another number means that the two ends come from versions which cannot
 /// talk; a new field does not need one.
@@ -36,9 +37,6 @@ pub const GREETING_WITHIN: Duration = Duration::from_secs(3);
 
 /// Longest path of a socket that every Unix takes: macOS has 104 bytes with the zero at the end.
 const SOCKET_PATH_BYTES_MAX: usize = 100;
-
-/// Bytes of chance in a token.
-const TOKEN_BYTES: usize = 32;
 
 /// Where the pieces are.
 #[derive(Debug)]
@@ -62,7 +60,7 @@ impl Places {
             let digest = Sha256::digest(folder.as_os_str().as_encoded_bytes());
             let uid = own_uid();
             let short = PathBuf::from(format!("/tmp/runbridge-{uid}"));
-            let name = format!("{}.sock", hex(&digest[..8]));
+            let name = format!("{}.sock", token::hex(&digest[..8]));
             (short.clone(), short.join(name))
         };
         Self {
@@ -161,7 +159,7 @@ impl Owner {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(source) => return Err(failed("look at", &places.socket)(source)),
         }
-        let token = new_token().map_err(failed("make a token for", &places.socket))?;
+        let token = token::fresh().map_err(failed("make a token for", &places.socket))?;
         // The token first: who finds the socket may look for it at once.
         atomic::write(&places.token, token.expose().as_bytes())
             .map_err(failed("write", &places.token))?;
@@ -265,7 +263,7 @@ pub(crate) async fn hear_hello(
         return Err(Refusal::Format);
     }
     let hello: HelloLine = serde_json::from_slice(&line).map_err(|_| Refusal::Unreadable)?;
-    if !same(hello.token.as_bytes(), token.expose().as_bytes()) {
+    if !token::same(hello.token.as_bytes(), token.expose().as_bytes()) {
         return Err(Refusal::Token);
     }
     Ok(Hello {
@@ -429,31 +427,6 @@ async fn write_greeting(
     stream.write_all(&bytes).await
 }
 
-fn new_token() -> io::Result<Secret> {
-    let mut bytes = [0; TOKEN_BYTES];
-    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
-    Ok(Secret::new(hex(&bytes)))
-}
-
-fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
-/// Compared in a time that does not tell how much of a guess was right.
-fn same(guess: &[u8], token: &[u8]) -> bool {
-    guess.len() == token.len()
-        && guess
-            .iter()
-            .zip(token)
-            .fold(0, |differing, (one, other)| differing | (one ^ other))
-            == 0
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a failed assumption fails the test")]
@@ -487,13 +460,5 @@ mod tests {
         std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
         let error = make_private(&link).unwrap_err();
         assert!(matches!(error, ClaimError::NotOurs { .. }), "{error}");
-    }
-
-    #[test]
-    fn tokens_are_compared_whole() {
-        assert!(same(b"abc", b"abc"));
-        for guess in [&b"abd"[..], b"ab", b"abcd", b""] {
-            assert!(!same(guess, b"abc"));
-        }
     }
 }

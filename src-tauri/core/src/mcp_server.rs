@@ -19,7 +19,7 @@ use rmcp::model::{
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, SubscriptionContext};
 use rmcp::transport::async_rw::AsyncRwTransport;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::broadcast::{self, error::RecvError};
 use tokio::sync::watch;
@@ -388,7 +388,7 @@ impl ServerHandler for McpServer {
                     request.uri,
                     manual::URI
                 ),
-                None,
+                Some(json!({ "uri": request.uri })),
             ));
         }
         let contents = ResourceContents::TextResourceContents {

@@ -454,6 +454,11 @@ impl Memory {
         transfer::import(self, text, mode, writer)
     }
 
+    /// The bounds in force.
+    pub fn limits(&self) -> MemoryLimits {
+        self.limits
+    }
+
     /// The folder of the documents.
     pub fn folder(&self) -> &Path {
         &self.folder

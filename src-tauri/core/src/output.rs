@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use runbridge_sandbox::{OutputSink, Stream};
@@ -143,6 +143,8 @@ pub struct Outputs(Arc<Inner>);
 struct Inner {
     folder: PathBuf,
     limits: OutputLimits,
+    /// In place of `limits.edge_chars_max`, which can change.
+    edge_chars_max: AtomicUsize,
     heard: Option<Heard>,
     next_connection: AtomicU64,
     kept: Mutex<Kept>,
@@ -180,10 +182,16 @@ impl Outputs {
         Self(Arc::new(Inner {
             folder: folder.to_owned(),
             limits,
+            edge_chars_max: AtomicUsize::new(limits.edge_chars_max),
             heard,
             next_connection: AtomicU64::new(0),
             kept: Mutex::default(),
         }))
+    }
+
+    /// Keep ends of this length of what is printed from now on.
+    pub fn keep_edges(&self, chars: usize) {
+        self.0.edge_chars_max.store(chars, Ordering::Relaxed);
     }
 
     /// The place for one connection's output; it cannot read another's.
@@ -225,7 +233,7 @@ impl ConnectionOutputs {
             run,
             spooled: Arc::default(),
             ended: false,
-            output: Arc::new(Mutex::new(RunOutput::new(run, redactor))),
+            output: Arc::new(Mutex::new(RunOutput::new(run, self.inner.edge(), redactor))),
         });
     }
 
@@ -243,15 +251,14 @@ impl ConnectionOutputs {
         let Some(found) = self.inner.find(self.connection, run, true) else {
             return Captures::default();
         };
-        let limits = self.inner.limits;
         let mut output = lock(&found.output);
         for stream in [Stream::Stdout, Stream::Stderr] {
             output.flush(stream, &self.inner, &found.spooled);
         }
         output.ended = true;
         Captures {
-            stdout: output.segments[0].captured(limits.edge_chars_max),
-            stderr: output.segments[1].captured(limits.edge_chars_max),
+            stdout: output.segments[0].captured(output.edge_chars_max),
+            stderr: output.segments[1].captured(output.edge_chars_max),
         }
     }
 
@@ -260,11 +267,10 @@ impl ConnectionOutputs {
         let Some(found) = self.inner.find(self.connection, run, false) else {
             return Captures::default();
         };
-        let edge_chars_max = self.inner.limits.edge_chars_max;
         let output = lock(&found.output);
         Captures {
-            stdout: output.segments[0].captured(edge_chars_max),
-            stderr: output.segments[1].captured(edge_chars_max),
+            stdout: output.segments[0].captured(output.edge_chars_max),
+            stderr: output.segments[1].captured(output.edge_chars_max),
         }
     }
 
@@ -345,6 +351,10 @@ impl std::fmt::Debug for Inner {
 }
 
 impl Inner {
+    fn edge(&self) -> usize {
+        self.edge_chars_max.load(Ordering::Relaxed)
+    }
+
     fn tell(&self, run: u64, part: Part, text: &str) {
         let stream = match part {
             Part::Stdout => Stream::Stdout,
@@ -405,6 +415,8 @@ enum Part {
 #[derive(Debug)]
 struct RunOutput {
     run: u64,
+    /// Of its whole time.
+    edge_chars_max: usize,
     /// Per stream.
     redact: [RedactStream; 2],
     /// Per stream.
@@ -418,9 +430,10 @@ struct RunOutput {
 }
 
 impl RunOutput {
-    fn new(run: u64, redactor: &Arc<Redactor>) -> Self {
+    fn new(run: u64, edge_chars_max: usize, redactor: &Arc<Redactor>) -> Self {
         Self {
             run,
+            edge_chars_max,
             redact: [redactor.stream(), redactor.stream()],
             decoders: Default::default(),
             segments: Default::default(),
@@ -461,7 +474,7 @@ impl RunOutput {
             return;
         }
         inner.tell(self.run, part, text);
-        self.segments[part as usize].append(text, inner.limits.edge_chars_max);
+        self.segments[part as usize].append(text, self.edge_chars_max);
         let in_memory: usize = self.segments.iter().map(Segment::pending_bytes).sum();
         let full = in_memory > inner.limits.memory_bytes_max;
         for at in 0..self.segments.len() {

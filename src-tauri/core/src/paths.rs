@@ -334,6 +334,11 @@ impl Paths {
         self.config.join("secrets.key")
     }
 
+    /// What a client shows to be served over HTTP.
+    pub fn http_token(&self) -> PathBuf {
+        self.data.join("http-token")
+    }
+
     /// What clients have taught us by giving calls up.
     pub(crate) fn patience(&self) -> PathBuf {
         self.cache.join("patience.json")

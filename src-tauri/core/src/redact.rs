@@ -78,19 +78,48 @@ const SECRET_BEGINNINGS: [&str; 14] = [
 
 pub(crate) fn entry_secrets(entry: &Entry) -> Vec<Secret> {
     match &entry.transport {
-        EntryTransport::Stdio { env, .. } => {
+        EntryTransport::Stdio { env, args, .. } => {
             let set = env
                 .iter()
                 .filter_map(|(name, value)| Some((name.as_str(), value.as_deref()?)));
-            secrets_of(set, [])
+            secrets_of(set.chain(options(args)), [])
         }
-        EntryTransport::Http { headers, .. } => secrets_of(
-            [],
+        EntryTransport::Http { headers, url, .. } => secrets_of(
+            parameters(url),
             headers
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.as_str())),
         ),
     }
+}
+
+/// `--name value` and `--name=value` as names with values; a word without a name has an empty one.
+fn options(args: &[String]) -> impl Iterator<Item = (&str, &str)> {
+    args.iter().enumerate().map(|(at, word)| {
+        if let Some((name, value)) = word.split_once('=') {
+            return (name, value);
+        }
+        // `--header "Authorization: Bearer …"` of programs that stand between.
+        if let Some((name, value)) = word.split_once(':')
+            && names_a_secret(name)
+        {
+            let (_scheme, credentials) = value.trim().split_once(' ').unwrap_or(("", value));
+            return (name, credentials);
+        }
+        let before = at.checked_sub(1).and_then(|before| args.get(before));
+        let name = before.filter(|name| name.starts_with('-') && !name.contains('='));
+        (name.map_or("", String::as_str), word.as_str())
+    })
+}
+
+/// The parameters of an address, and the address itself for the password in it.
+fn parameters(url: &str) -> impl Iterator<Item = (&str, &str)> {
+    let query = url.split_once('?').map_or("", |(_, query)| query);
+    let query = query.split('#').next().unwrap_or_default();
+    query
+        .split('&')
+        .filter_map(|parameter| parameter.split_once('='))
+        .chain([("", url)])
 }
 
 /// The secrets among a server's variables and headers. Variables by their names, by how their
@@ -166,6 +195,8 @@ pub struct Redactor {
     /// `None`: there is nothing to find.
     patterns: Option<AhoCorasick>,
     pattern_bytes_max: usize,
+    /// All patterns in order, to tell what may still become one.
+    sorted: Vec<String>,
 }
 
 impl Redactor {
@@ -195,9 +226,10 @@ impl Redactor {
             .match_kind(MatchKind::LeftmostLongest)
             .build(&patterns)
         {
-            Ok(patterns) => Self {
-                patterns: Some(patterns),
+            Ok(automaton) => Self {
+                patterns: Some(automaton),
                 pattern_bytes_max,
+                sorted: patterns.into_iter().collect(),
             },
             Err(error) => {
                 // Only more than two thousand million bytes of patterns come here. To show nothing
@@ -271,6 +303,23 @@ impl Redactor {
         }
     }
 
+    /// Up to where nothing can become a match, or a longer one, by what follows `bytes`.
+    fn decided(&self, bytes: &[u8]) -> usize {
+        let earliest = bytes.len().saturating_sub(self.pattern_bytes_max - 1);
+        let may_begin = |at: &usize| {
+            let rest = &bytes[*at..];
+            let from = self
+                .sorted
+                .partition_point(|pattern| pattern.as_bytes() < rest);
+            // Of the patterns that are not less, the least begins with `rest` if any does.
+            let first = self.sorted.get(from);
+            first.is_some_and(|pattern| pattern.as_bytes().starts_with(rest))
+        };
+        (earliest..bytes.len())
+            .find(may_begin)
+            .unwrap_or(bytes.len())
+    }
+
     /// A redactor of bytes that arrive in pieces.
     pub fn stream(self: &Arc<Self>) -> RedactStream {
         RedactStream {
@@ -281,7 +330,7 @@ impl Redactor {
 }
 
 /// Redacts bytes that arrive in pieces of any size, so that a secret is found across their borders.
-/// Holds back as many bytes as the longest form of a secret has.
+/// Holds back what may be the beginning of a secret, and nothing else.
 #[derive(Debug)]
 pub struct RedactStream {
     redactor: Arc<Redactor>,
@@ -295,11 +344,7 @@ impl RedactStream {
             return Cow::Borrowed(bytes);
         }
         self.held.extend_from_slice(bytes);
-        // A match that begins further back than this may still grow into a longer one.
-        let decided = self
-            .held
-            .len()
-            .saturating_sub(self.redactor.pattern_bytes_max - 1);
+        let decided = self.redactor.decided(&self.held);
         Cow::Owned(self.give(decided))
     }
 

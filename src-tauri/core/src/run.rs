@@ -98,6 +98,9 @@ pub(crate) async fn run_as(
             "the argument `{name}` means nothing here and was ignored"
         ));
     }
+    if let Some(client) = client {
+        bridge.name_client(connection.id(), client);
+    }
     let redactor = bridge.redactor();
     let live = bridge.live_runs().begin(Begun {
         id: facts.run_id.clone(),

@@ -58,6 +58,9 @@ pub struct Settings {
     pub servers: BTreeMap<String, ServerSettings>,
     /// Servers that the user gave to us and to no client, in the shape of `mcpServers`.
     pub own_servers: serde_json::Map<String, serde_json::Value>,
+    /// What the user told us for names that entries need and that have no value elsewhere: a plain
+    /// value, or `keyring:NAME`.
+    pub answers: BTreeMap<String, String>,
     /// Folders whose project files may name servers.
     pub projects: Vec<PathBuf>,
     /// Clients whose files come before those of the others, by identifier.
@@ -156,6 +159,7 @@ impl Default for Settings {
             limits_set: BTreeMap::new(),
             servers: BTreeMap::new(),
             own_servers: serde_json::Map::new(),
+            answers: BTreeMap::new(),
             projects: Vec::new(),
             client_order: Vec::new(),
             servers_config: None,

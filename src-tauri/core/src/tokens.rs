@@ -8,7 +8,7 @@
 const SAMPLE_BYTES: usize = 64 * 1024;
 
 /// Letters that one token holds on average beyond the first word piece.
-const LETTERS_PER_TOKEN: usize = 9;
+const LETTERS_PER_TOKEN: usize = 12;
 
 /// The tokens of `text`, about.
 pub fn estimate(text: &str) -> u64 {
@@ -66,6 +66,8 @@ fn count(text: &str) -> u64 {
             // One blank belongs to the word behind it.
             Class::Space => usize::from(length > 1 || last == '\n'),
             // Digits by threes; quotes, colons and braces in pieces that tokens know.
+            // An underscore belongs to the word behind it.
+            Class::Sign if first == '_' && length == 1 => 0,
             Class::Digit | Class::Sign => length.div_ceil(3),
             Class::Dense => (length * 2).div_ceil(3),
         };

@@ -26,7 +26,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
@@ -81,6 +81,26 @@ pub struct UpstreamLimits {
     pub call_ms_max: u64,
     /// A server that nobody has used for this long is stopped.
     pub idle_ms_max: u64,
+}
+
+/// The limits of all servers, which the user may change while they run. Each wait takes those that are
+/// in force when it begins.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedLimits(Arc<RwLock<UpstreamLimits>>);
+
+impl SharedLimits {
+    pub(crate) fn new(limits: UpstreamLimits) -> Self {
+        Self(Arc::new(RwLock::new(limits)))
+    }
+
+    pub(crate) fn get(&self) -> UpstreamLimits {
+        let limits = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        limits.clone()
+    }
+
+    pub(crate) fn set(&self, limits: UpstreamLimits) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = limits;
+    }
 }
 
 impl Default for UpstreamLimits {
@@ -176,7 +196,7 @@ pub(crate) struct Upstream {
     entry: Entry,
     login_env: LoginEnv,
     sign_ins: Arc<SignIns>,
-    limits: UpstreamLimits,
+    limits: SharedLimits,
     observer: Observer,
     state: Mutex<State>,
     /// The era that its last greeting showed.
@@ -222,7 +242,7 @@ impl Upstream {
         entry: Entry,
         login_env: LoginEnv,
         sign_ins: Arc<SignIns>,
-        limits: UpstreamLimits,
+        limits: SharedLimits,
         era: Option<Era>,
         observer: Observer,
     ) -> Arc<Self> {
@@ -252,7 +272,11 @@ impl Upstream {
     ) -> Result<Box<RawValue>, UpstreamError> {
         let _in_use = self.in_use();
         let limit = limit.unwrap_or_else(|| {
-            Duration::from_millis(self.entry.call_ms_max.unwrap_or(self.limits.call_ms_max))
+            Duration::from_millis(
+                self.entry
+                    .call_ms_max
+                    .unwrap_or(self.limits.get().call_ms_max),
+            )
         });
         let connection = self.connection().await?;
         let first = connection
@@ -273,7 +297,10 @@ impl Upstream {
         params: serde_json::Value,
     ) -> Result<Box<RawValue>, UpstreamError> {
         let _in_use = self.in_use();
-        let limit = self.entry.call_ms_max.unwrap_or(self.limits.call_ms_max);
+        let limit = self
+            .entry
+            .call_ms_max
+            .unwrap_or(self.limits.get().call_ms_max);
         let limit = Duration::from_millis(limit);
         let connection = self.connection().await?;
         let first = connection.ask(method, params.clone(), limit).await;
@@ -434,7 +461,7 @@ impl Upstream {
     /// Stop the process if nobody has used it for as long as the limit says. Gives the time after
     /// which to ask again.
     pub(crate) async fn stop_if_idle(&self) -> Duration {
-        let idle_max = Duration::from_millis(self.limits.idle_ms_max);
+        let idle_max = Duration::from_millis(self.limits.get().idle_ms_max);
         let connection = {
             let mut state = self.state();
             // A caller counts itself before it looks at the state, so nobody can slip in between.
@@ -600,7 +627,10 @@ impl Upstream {
                 cwd,
             } => self.open_process(command, args, env, cwd.as_deref()).await,
             EntryTransport::Http { url, headers, sse } => {
-                let limit = self.entry.start_ms_max.unwrap_or(self.limits.start_ms_max);
+                let limit = self
+                    .entry
+                    .start_ms_max
+                    .unwrap_or(self.limits.get().start_ms_max);
                 let limit = Duration::from_millis(limit);
                 timeout(limit, self.open_address(url, headers, *sse))
                     .await
@@ -841,10 +871,11 @@ impl Upstream {
             .any(|known| name == *known);
         Duration::from_millis(self.entry.start_ms_max.unwrap_or(if downloads {
             self.limits
+                .get()
                 .start_download_ms_max
-                .max(self.limits.start_ms_max)
+                .max(self.limits.get().start_ms_max)
         } else {
-            self.limits.start_ms_max
+            self.limits.get().start_ms_max
         }))
     }
 

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::frame::{self, Frame, Kind};
-use crate::{CallError, CallHandler, SandboxError};
+use crate::{CallError, CallHandler, Gauge, SandboxError};
 
 /// Calls of one guest that are answered at the same time, whatever they are for. Above it the guest
 /// is not read from; the bound on tool calls is the handler's and far lower.
@@ -44,6 +44,8 @@ pub struct Guest {
     /// Ends the guest and removes all of it; tells how it ended. May be called once the guest ended
     /// by itself; idempotent.
     pub end: Box<dyn FnOnce(bool) -> BoxFuture<'static, GuestExit> + Send>,
+    /// Measures what it uses, where the backend can.
+    pub gauge: Option<Gauge>,
 }
 
 /// How a guest ended.
@@ -166,11 +168,11 @@ pub struct RunOutcome {
 }
 
 /// A live guest with its variables. Dropping it ends the guest.
-#[derive(Debug)]
 pub struct Interpreter {
     commands: mpsc::Sender<Command>,
     hello: GuestHello,
     exit: watch::Receiver<Option<GuestExit>>,
+    gauge: Option<Gauge>,
 }
 
 enum Command {
@@ -183,6 +185,14 @@ struct RunCommand {
     calls: Arc<dyn CallHandler>,
     cancel: CancellationToken,
     done: oneshot::Sender<RunOutcome>,
+}
+
+impl std::fmt::Debug for Interpreter {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Interpreter")
+            .field("hello", &self.hello)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Interpreter {
@@ -218,6 +228,7 @@ impl Interpreter {
                     commands,
                     hello,
                     exit,
+                    gauge: guest.gauge,
                 });
             }
             Ok(Err(reason)) => reason,
@@ -236,6 +247,11 @@ impl Interpreter {
     /// What the guest said of itself.
     pub fn hello(&self) -> &GuestHello {
         &self.hello
+    }
+
+    /// Measures what the guest uses, where its backend can.
+    pub fn gauge(&self) -> Option<Gauge> {
+        self.gauge.clone()
     }
 
     /// Whether it can take another run.

@@ -10,6 +10,7 @@ pub mod frame;
 mod guest;
 mod interpreter;
 mod limits;
+mod usage;
 #[cfg(feature = "wasi")]
 pub mod wasi;
 
@@ -24,6 +25,7 @@ pub use interpreter::{
     RunRequest, Stream,
 };
 pub use limits::SandboxLimits;
+pub use usage::{Gauge, Usage};
 
 /// What the host does for a guest. One handler serves one run.
 pub trait CallHandler: Send + Sync + 'static {

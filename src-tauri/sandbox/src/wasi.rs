@@ -128,6 +128,7 @@ impl Wasi {
         else {
             return Err(failed("the worker has no pipes".to_owned()));
         };
+        let gauge = child.id().map(crate::usage::of_process);
         let (pieces, received) = mpsc::channel(PIECES_WAITING_MAX);
         tokio::spawn(pump(output, pieces));
         let errors = tokio::spawn(tail(errors));
@@ -137,6 +138,7 @@ impl Wasi {
             end: Box::new(move |kill| -> BoxFuture<'static, GuestExit> {
                 Box::pin(end(child, errors, kill))
             }),
+            gauge,
         })
     }
 }

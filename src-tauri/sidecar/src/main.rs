@@ -34,6 +34,8 @@ and from settings.json; `runbridge doctor` shows what is in force.";
 
 #[derive(Subcommand)]
 enum Command {
+    /// Serve MCP: as without a command, or over HTTP for clients that want a URL
+    Serve(serve::ServeArguments),
     /// Run Python in the sandbox and print what it prints
     Run(cli::run::RunArguments),
     /// List the MCP servers that were found, with their source and state
@@ -64,9 +66,10 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    start_log(arguments.command.is_none());
+    start_log(matches!(arguments.command, None | Some(Command::Serve(_))));
     let outcome = match arguments.command {
         None => serve::stdio(),
+        Some(Command::Serve(arguments)) if !arguments.http => serve::stdio(),
         Some(command) => run(command),
     };
     match outcome {
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
 #[tokio::main]
 async fn run(command: Command) -> anyhow::Result<ExitCode> {
     match command {
+        Command::Serve(arguments) => serve::http(arguments.port).await,
         Command::Run(arguments) => cli::run::run(arguments).await,
         Command::Servers(arguments) => cli::servers::run(arguments).await,
         Command::Search(arguments) => cli::search::run(arguments).await,

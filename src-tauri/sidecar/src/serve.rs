@@ -1,12 +1,14 @@
 //! Serve MCP on stdin and stdout to the client that started us, until it closes stdin: by relaying
-//! to the app if one runs, else with a bridge of our own.
+//! to the app if one runs, else with a bridge of our own. Or, where a person asks for it, over HTTP.
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use rmcp::ServiceExt as _;
 use runbridge_core::bridge::{Bridge, Connection, Role};
+use runbridge_core::http_face::{self, HttpFace};
 use runbridge_core::mcp_server::{self, McpServer};
 use runbridge_core::paths::Environment;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -15,6 +17,7 @@ use tokio::signal;
 
 #[cfg(unix)]
 use crate::relay;
+use crate::style;
 
 /// Serve until the client has gone or a signal asks us to end; then end all that was started.
 pub(crate) fn stdio() -> anyhow::Result<ExitCode> {
@@ -33,6 +36,57 @@ pub(crate) fn stdio() -> anyhow::Result<ExitCode> {
     }
     Runtime::new()?.block_on(solo(environment))?;
     exit();
+}
+
+/// Options of `runbridge serve`.
+#[derive(clap::Args)]
+pub(crate) struct ServeArguments {
+    /// Serve over streamable HTTP at an address of this machine, for clients that want a URL
+    #[arg(long)]
+    pub(crate) http: bool,
+    /// The port; 0 takes any that is free
+    #[arg(long, requires = "http", default_value_t = http_face::PORT)]
+    pub(crate) port: u16,
+}
+
+/// Serve over HTTP until a signal asks us to end.
+pub(crate) async fn http(port: u16) -> anyhow::Result<ExitCode> {
+    let bridge = open(Environment::of_process())?;
+    let face = match HttpFace::open(Arc::clone(&bridge), port).await {
+        Ok(face) => face,
+        Err(error) => {
+            bridge.shut_down().await;
+            return Err(error.into());
+        }
+    };
+    tell_of(&face, &bridge);
+    asked_to_end().await;
+    face.shut_down().await;
+    bridge.shut_down().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Say where it is. A terminal is a person's; what else stderr may be keeps no secrets.
+fn tell_of(face: &HttpFace, bridge: &Bridge) {
+    let mut lines = vec![format!("serving MCP at {}", face.url())];
+    if std::io::stderr().is_terminal() {
+        let (token, address) = (face.token(), face.url_with_token());
+        lines.push(format!(
+            "a client sends the header  Authorization: Bearer {}",
+            token.expose()
+        ));
+        lines.push(format!(
+            "or, if it can only take an address:  {}",
+            address.expose()
+        ));
+        lines.push("Ctrl-C ends it".to_owned());
+    } else {
+        let file = bridge.paths().http_token();
+        lines.push(format!("the token for clients is in {}", file.display()));
+    }
+    for line in lines {
+        style::remark(&line);
+    }
 }
 
 /// The runtime would wait for the thread that reads stdin, which nothing wakes.

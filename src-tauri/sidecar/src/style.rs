@@ -56,7 +56,12 @@ pub(crate) fn error(text: &str) {
     let _ = writeln!(stderr.lock(), "{label} {text}");
 }
 
-/// Print a remark to stderr.
+/// Print a line to stderr.
+pub(crate) fn remark(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+/// Print a warning to stderr.
 pub(crate) fn warning(text: &str) {
     let stderr = std::io::stderr();
     let label = painted(Tone::Warn, "warning:", is_coloured(&stderr));

@@ -114,6 +114,7 @@ fn session(
     engine: &Engine,
     add: &mut impl FnMut(&'static str, f64),
 ) -> anyhow::Result<()> {
+    add("discovery", discovery(program)?);
     // As soon as a client may: the first container is on its way, as it would be for a user.
     let life = Life::start(program, engine, 16)?;
     add("initialize", life.initialized);
@@ -144,6 +145,62 @@ fn session(
     life.spare_ready(1)?;
     add("gather_128", life.number(GATHER)?);
     life.end()
+}
+
+/// What it takes to read the files of all clients that there are, one of them with a long history in it.
+fn discovery(program: &Path) -> anyhow::Result<f64> {
+    let home = TempHome::new();
+    let fixtures = root().join("tests/fixtures/clients");
+    let mut files = 0;
+    for client in std::fs::read_dir(&fixtures)? {
+        let client = client?.path();
+        for case in ["linux", "first", "scopes"] {
+            files += copy(&client.join(case), home.path())?;
+        }
+    }
+    ensure!(files >= 40, "only {files} files");
+    let history: Vec<String> = (0..2_000)
+        .map(|n| format!("{n}: {}", "x".repeat(500)))
+        .collect();
+    let account = json!({
+        "history": history,
+        "mcpServers": {"one": {"command": "one"}},
+    });
+    home.write(".claude.json", &account.to_string());
+    let look = || -> anyhow::Result<f64> {
+        let output = std::process::Command::new(program)
+            .args(["servers", "--json"])
+            .env_clear()
+            .env("HOME", home.path())
+            .env("PATH", "/usr/bin:/bin")
+            .output()?;
+        let listed: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        listed["discovery_ms"]
+            .as_f64()
+            .context("the sidecar does not say how long it looked")
+    };
+    look()?;
+    look()
+}
+
+/// Copies the files of a folder, if there is one, into another; says how many.
+fn copy(from: &Path, to: &Path) -> anyhow::Result<usize> {
+    if !from.is_dir() {
+        return Ok(0);
+    }
+    std::fs::create_dir_all(to)?;
+    let mut files = 0;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            files += copy(&entry.path(), &to)?;
+        } else {
+            std::fs::copy(entry.path(), to)?;
+            files += 1;
+        }
+    }
+    Ok(files)
 }
 
 /// One run of the sidecar in a home of its own.

@@ -9,12 +9,15 @@
 mod bench;
 mod bindings;
 mod check;
+mod conformance;
 mod demo;
 mod engine;
 mod engines;
 mod guest;
 mod http;
 mod image;
+mod licences;
+mod mcpb;
 mod servers;
 mod setup;
 mod shell;
@@ -51,8 +54,14 @@ enum Command {
     Guest(guest::Arguments),
     /// Measure the built product against its figures.
     Bench(bench::Arguments),
+    /// Run the protocol's conformance suite against both of our sides.
+    Conformance,
+    /// Pack the sidecar for Claude Desktop to install by itself.
+    Mcpb(mcpb::Arguments),
     /// Write the window's types from the core's.
     Bindings(bindings::Arguments),
+    /// Write the list of licences that the window shows.
+    Licences(licences::Arguments),
     /// Check and test the window.
     Ui,
     /// Formatting, clippy and tidy.
@@ -70,7 +79,10 @@ fn main() -> ExitCode {
         Command::Engines => test::keep_ready(),
         Command::Guest(arguments) => guest::run(&arguments).map(|_| ()),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Conformance => conformance::run_command(),
+        Command::Mcpb(arguments) => mcpb::run(&arguments),
         Command::Bindings(arguments) => bindings::run(&arguments),
+        Command::Licences(arguments) => licences::run(&arguments),
         Command::Ui => ui::run_all(),
         Command::Check => check::run_all(),
         Command::Tidy => tidy::run_all(),

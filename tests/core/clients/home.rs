@@ -48,8 +48,13 @@ impl Home {
             _ => Os::Linux,
         };
         let home = Self::new(os);
-        copy(fixture, home.path(), home.path());
+        home.add(fixture);
         home
+    }
+
+    /// Adds the files of a fixture.
+    pub(crate) fn add(&self, fixture: &Path) {
+        copy(fixture, self.path(), self.path());
     }
 
     pub(crate) fn path(&self) -> &Path {

@@ -152,6 +152,7 @@ impl Reading<'_, '_> {
             syntax: self.client.dialect.syntax,
             environment: self.search.environment,
             given: &self.given,
+            answers: &self.search.answers,
             home: &self.search.paths.home,
             project: self.project.as_deref(),
             file: self.path,

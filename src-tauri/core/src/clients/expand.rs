@@ -15,6 +15,8 @@ use crate::paths::{Environment, Os};
 /// Whose placeholders are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Syntax {
+    /// None, and what looks like one stays: a piece that was pasted and is to be kept.
+    AsWritten,
     /// None: Claude Desktop, LM Studio, Zed, Jan, Junie, Warp, Codex.
     None,
     /// Our own folders and settings, where people paste what was written for any client:
@@ -66,6 +68,8 @@ pub(super) struct Scope<'a> {
     pub(super) environment: &'a Environment,
     /// Values that go before those of the environment.
     pub(super) given: &'a [(String, String)],
+    /// What the user told us for names that have no value elsewhere.
+    pub(super) answers: &'a BTreeMap<String, String>,
     pub(super) home: &'a Path,
     /// The project that the file belongs to.
     pub(super) project: Option<&'a Path>,
@@ -105,6 +109,9 @@ impl Scope<'_> {
         needs: &mut Vec<String>,
         nesting_left: usize,
     ) -> String {
+        if self.syntax == Syntax::AsWritten {
+            return text.to_owned();
+        }
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(at) = rest.find(['$', '{', '%']) {
@@ -114,11 +121,11 @@ impl Scope<'_> {
             let (placeholder, after) = rest.split_at(length);
             match outcome {
                 Outcome::Value(value) => out.push_str(&value),
-                Outcome::Missing(name) => {
-                    if !needs.contains(&name) {
-                        needs.push(name);
-                    }
-                }
+                Outcome::Missing(name) => match self.answers.get(&name) {
+                    Some(answer) => out.push_str(answer),
+                    None if needs.contains(&name) => {}
+                    None => needs.push(name),
+                },
                 Outcome::Literal => out.push_str(placeholder),
             }
             rest = after;
@@ -278,7 +285,12 @@ impl Scope<'_> {
                 || Outcome::Missing(inner.to_owned()),
                 |name| Outcome::Value(name.to_string_lossy().into_owned().into()),
             ),
-            "input" | "config" | "command" | "execPath" | "lineNumber" | "selectedText"
+            // What the user told one project's file is not for another's.
+            "input" => Outcome::Missing(match self.project {
+                Some(project) => format!("{inner} in {}", project.display()),
+                None => inner.to_owned(),
+            }),
+            "config" | "command" | "execPath" | "lineNumber" | "selectedText"
             | "defaultBuildTask" => Outcome::Missing(inner.to_owned()),
             _ if name.starts_with("file") || name.starts_with("relativeFile") => {
                 Outcome::Missing(inner.to_owned())
@@ -303,11 +315,13 @@ impl Scope<'_> {
         let full = crate::paths::under_home(path, self.home)
             .unwrap_or_else(|| self.file.parent().unwrap_or(self.home).join(path));
         self.consulted.borrow_mut().push(full.clone());
+        // A pipe would never end.
         let fits = std::fs::metadata(&full)
             .is_ok_and(|file| file.is_file() && file.len() <= INSERTED_BYTES_MAX);
-        match std::fs::read_to_string(&full) {
-            Ok(text) if fits => Outcome::Value(text.trim().to_owned().into()),
-            _ => Outcome::Missing(format!("file:{path}")),
+        let text = fits.then(|| std::fs::read_to_string(&full));
+        match text {
+            Some(Ok(text)) => Outcome::Value(text.trim().to_owned().into()),
+            Some(Err(_)) | None => Outcome::Missing(format!("file:{path}")),
         }
     }
 
@@ -445,6 +459,8 @@ fn double_quoted(body: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a failed assumption fails the test")]
+
     use super::*;
 
     fn expand(syntax: Syntax, field: Field, text: &str) -> (String, Vec<String>) {
@@ -457,6 +473,7 @@ mod tests {
             syntax,
             environment: &environment,
             given: &[],
+            answers: &BTreeMap::new(),
             home: Path::new("/home/u"),
             project: Some(Path::new("/code/app")),
             file: Path::new("/home/u/f.json"),
@@ -497,7 +514,13 @@ mod tests {
                 "/code/app/y",
                 "",
             ),
-            (Syntax::VsCode, Argument, "${input:key}", "", "input:key"),
+            (
+                Syntax::VsCode,
+                Argument,
+                "${input:key}",
+                "",
+                "input:key in /code/app",
+            ),
             (Syntax::VsCode, Argument, "echo ${HOME}", "echo ${HOME}", ""),
             (Syntax::VsCode, Argument, "${config:a.b}", "", "config:a.b"),
             (
@@ -569,6 +592,18 @@ mod tests {
             expand(Syntax::Pasted, Field::Env, "${TRICK}"),
             ("${A}".to_owned(), vec![])
         );
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_pipe_in_the_place_of_a_file_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.unwrap().success());
+        let text = format!("{{file:{}}}", pipe.display());
+        let (value, needs) = expand(Syntax::OpenCode, Field::Env, &text);
+        assert_eq!((value.as_str(), needs.len()), ("", 1));
     }
 
     #[test]

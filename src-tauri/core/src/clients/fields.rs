@@ -104,7 +104,7 @@ pub(super) fn read(value: &Value, dialect: Dialect, scope: &Scope<'_>) -> Result
     };
     let kind = reader.kind(dialect)?;
     let mut cwd_assumed = false;
-    let transport = match kind {
+    let mut transport = match kind {
         Transport::Stdio => {
             let (command, args, mut env) = reader.program()?;
             env.extend(reader.env()?);
@@ -132,6 +132,9 @@ pub(super) fn read(value: &Value, dialect: Dialect, scope: &Scope<'_>) -> Result
         }
     };
     reader.env_keys();
+    if let EntryTransport::Stdio { env, .. } = &mut transport {
+        reader.answer(env);
+    }
     let (start_ms_max, call_ms_max) = reader.timeouts(dialect)?;
     let off = reader.off()?;
     let (tools_allowed, tools_denied) = reader.tools();
@@ -181,6 +184,18 @@ impl<'v> Reader<'v, '_> {
                         .map(|value| (*key, value))
                 })
             })
+    }
+
+    /// Variables that are only named get the values that the user told us.
+    fn answer(&mut self, env: &mut BTreeMap<String, Option<String>>) {
+        let answers = self.scope.answers;
+        self.needs.retain(|name| match answers.get(name) {
+            Some(answer) => {
+                env.insert(name.clone(), Some(answer.clone()));
+                false
+            }
+            None => true,
+        });
     }
 
     fn text(&self, keys: &[&'static str]) -> Result<Option<(usize, &'v str)>, Refusal> {

@@ -15,7 +15,7 @@ const CLIENT: Client = Client {
     id: "runbridge",
     name: "pasted",
     dialect: Dialect {
-        syntax: Syntax::None,
+        syntax: Syntax::AsWritten,
         ..PASTED
     },
     target: None,

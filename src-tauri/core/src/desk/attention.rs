@@ -2,8 +2,8 @@
 
 use super::{Inner, lock};
 use crate::api::{
-    ApiError, Attention, ErrorCode, Level, SandboxState, SecretStore, SecretStoreKind, ServerState,
-    Subject, UpdateState,
+    ApiError, Attention, ErrorCode, Level, SandboxState, SecretStore, ServerState, Subject,
+    UpdateState,
 };
 
 impl Inner {
@@ -120,12 +120,5 @@ impl Inner {
             Level::Warning => 1,
         });
         all
-    }
-
-    pub(super) fn secret_store(&self) -> SecretStore {
-        SecretStore {
-            kind: SecretStoreKind::Keyring,
-            error: None,
-        }
     }
 }

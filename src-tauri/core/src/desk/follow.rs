@@ -36,7 +36,18 @@ pub(super) async fn follow(inner: Arc<Inner>) {
     loop {
         tokio::select! {
             hint = hints.recv() => match hint {
-                Ok(hint) => inner.look(hint).await,
+                Ok(hint) => {
+                    // Many runs that end together are one look.
+                    let mut all = vec![hint];
+                    while let Ok(more) = hints.try_recv() {
+                        if !all.contains(&more) {
+                            all.push(more);
+                        }
+                    }
+                    for hint in all {
+                        inner.look(hint).await;
+                    }
+                }
                 Err(RecvError::Lagged(_)) => {
                     let all = Arc::clone(&inner);
                     let _ = blocking(move || { all.look_at_everything(); Ok(()) }).await;

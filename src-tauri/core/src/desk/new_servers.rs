@@ -56,7 +56,10 @@ impl Desk {
                 ApiError::new(ErrorCode::ServerExists, message).hint("Give it another name")
             );
         }
-        let entry = Inner::entry_of(server.transport, server.variables)?;
+        let entry = self
+            .0
+            .entry_of(&name, server.transport, server.variables)
+            .await?;
         let keys = vec!["own_servers".to_owned(), name];
         self.0.write_settings(vec![(keys, Some(entry))]).await
     }
@@ -64,18 +67,20 @@ impl Desk {
     /// Remove a server that was added here, with its secrets.
     pub async fn remove_server(&self, server: String) -> Answer<()> {
         let settings = self.0.bridge.settings();
-        if !settings.own_servers.contains_key(&server) {
+        let Some(entry) = settings.own_servers.get(&server).cloned() else {
             let message =
                 format!("server `{server}` was not added here, so it cannot be removed here");
             return Err(ApiError::new(ErrorCode::ServerNotFound, message)
                 .hint("Turn it off, or remove it in the client that it comes from"));
-        }
+        };
         let decided = format!("{}/{server}", servers::OWN);
         let changes = vec![
             (vec!["own_servers".to_owned(), server.clone()], None),
             (vec!["servers".to_owned(), decided], None),
         ];
-        self.0.write_settings(changes).await
+        self.0.write_settings(changes).await?;
+        self.0.forget_secrets(&entry).await;
+        Ok(())
     }
 }
 
@@ -115,7 +120,12 @@ fn new_server(entry: Entry) -> NewServer {
 
 impl Inner {
     /// The entry as our settings keep it, in the shape that clients know.
-    fn entry_of(transport: NewTransport, variables: Vec<NewVariable>) -> Answer<serde_json::Value> {
+    async fn entry_of(
+        &self,
+        server: &str,
+        transport: NewTransport,
+        variables: Vec<NewVariable>,
+    ) -> Answer<serde_json::Value> {
         let refused = |message: &str| ApiError::new(ErrorCode::InvalidArguments, message);
         let (mut entry, key) = match transport {
             NewTransport::Stdio { command, args, cwd } => {
@@ -143,7 +153,13 @@ impl Inner {
             if name.is_empty() || name.contains('=') || name.contains('\0') {
                 return Err(refused("a variable has a name without `=`"));
             }
-            set.insert(name, variable.value.into());
+            let value = if variable.secret && !variable.value.is_empty() {
+                self.keep_secret(&format!("{server}/{name}"), variable.value)
+                    .await?
+            } else {
+                variable.value
+            };
+            set.insert(name, value.into());
         }
         if !set.is_empty() {
             entry[key] = set.into();

@@ -12,6 +12,7 @@ use crate::api::{
 use crate::catalog::{ServerStatus, ToolRef};
 use crate::clients::entry::{Entry, EntryTransport};
 use crate::redact::{self, Redactor};
+use crate::secrets::Secrets;
 use crate::settings::{ServerSettings, Settings};
 use crate::timestamp::now_ms;
 use crate::upstream::UpstreamState;
@@ -344,6 +345,7 @@ fn variables(entry: &Entry, redactor: &Redactor) -> Vec<Variable> {
     let variable = |name: &str, value: Option<&str>| {
         let missing = missing(name);
         let secret = redact::names_a_secret(name)
+            || value.is_some_and(|value| Secrets::reference(value).is_some())
             || value.is_some_and(|value| {
                 redact::is_secret_value(value) || redactor.text(value) != value
             });

@@ -97,11 +97,7 @@ impl Inner {
         let _one_at_a_time = lock.writing_settings().await;
         blocking(move || {
             let mut file = SettingsFile::open(&path);
-            for (keys, value) in &changes {
-                let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-                file.set(&keys, value.as_ref())?;
-            }
-            Ok(())
+            Ok(file.set_all(&changes)?)
         })
         .await?;
         self.bridge.reload().await;

@@ -230,10 +230,11 @@ fn fit(long: &mut Long<'_>, share: usize, run_id: &str) -> String {
         return format!("{head}{tail}");
     }
     let total = head.chars().count() as u64 + omitted + tail.chars().count() as u64;
-    let base = match long.position {
-        Position::At(base) | Position::Within(base, _) => base,
+    // The largest number takes the most room.
+    let largest = match long.position {
+        Position::At(base) => base + total,
+        Position::Within(_, end) => end,
     };
-    let largest = base + total;
     let room = share.saturating_sub(cut::json_chars(&cut::notice(
         run_id, total, largest, largest,
     )));

@@ -356,6 +356,38 @@ fn the_fields_as_a_fenced_block() {
     "#);
 }
 
+#[test]
+fn an_error_whose_end_has_a_digit_more_than_its_message_fits_too() {
+    // The message ends before character 100,000 of the whole text, the error behind it.
+    let facts = RunFacts {
+        status: Status::Error,
+        stdout: captured(&"x".repeat(3_339)),
+        stderr: captured(&"x".repeat(7_820)),
+        result: Some("x".repeat(1_467)),
+        error: Some(ErrorFacts {
+            r#type: "x".repeat(8_780),
+            message: "x".repeat(19_210),
+            traceback: "x".repeat(13_740),
+        }),
+        notes: vec!["n".repeat(500); 90],
+        servers: vec!["s".repeat(300); 90],
+        calls: 1,
+        ..success()
+    };
+    for cap in 14_000..14_200 {
+        let limits = ReplyLimits {
+            chars_max: cap,
+            ..ReplyLimits::default()
+        };
+        let text = build(facts.clone(), OutputMode::Json, limits).text;
+        assert!(
+            text.chars().count() <= cap,
+            "{} > {cap}",
+            text.chars().count()
+        );
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
 

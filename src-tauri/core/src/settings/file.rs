@@ -128,6 +128,15 @@ impl SettingsFile {
         keys: &[&str],
         value: Option<&serde_json::Value>,
     ) -> Result<(), SettingsError> {
+        let keys = keys.iter().map(|&key| key.to_owned()).collect();
+        self.set_all(&[(keys, value.cloned())])
+    }
+
+    /// The same for several keys, all of them or none.
+    pub fn set_all(
+        &mut self,
+        changes: &[(Vec<String>, Option<serde_json::Value>)],
+    ) -> Result<(), SettingsError> {
         let path = self.path.clone();
         let text = match &self.text {
             Ok(text) => text,
@@ -144,13 +153,17 @@ impl SettingsFile {
                 });
             }
         };
-        let text = changed(text, keys, value).map_err(|refused| match refused {
-            Ok(key) => SettingsError::NotAnObject(key),
-            Err(message) => SettingsError::Broken {
-                path: path.clone(),
-                message,
-            },
-        })?;
+        let mut text = text.clone();
+        for (keys, value) in changes {
+            let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+            text = changed(&text, &keys, value.as_ref()).map_err(|refused| match refused {
+                Ok(key) => SettingsError::NotAnObject(key),
+                Err(message) => SettingsError::Broken {
+                    path: path.clone(),
+                    message,
+                },
+            })?;
+        }
         if hash(&path) != self.hash {
             return Err(SettingsError::Changed(path));
         }

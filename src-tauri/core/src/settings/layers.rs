@@ -275,6 +275,24 @@ impl FileLayer<'_> {
         if let Some(order) = root.get("client_order") {
             self.loading.settings.client_order = self.texts(order, "client_order");
         }
+        if let Some(answers) = self.object(root, "answers") {
+            for member in answers.members().unwrap_or_default() {
+                match member.value.text() {
+                    Some(answer) => {
+                        let answers = &mut self.loading.settings.answers;
+                        answers.insert(member.name.clone(), answer.to_owned());
+                    }
+                    None => self.refuse(
+                        &member.value,
+                        &format!(
+                            "`answers.{}` must be a text, not {}",
+                            member.name,
+                            member.value.kind_name()
+                        ),
+                    ),
+                }
+            }
+        }
         if let Some(projects) = root.get("projects") {
             for folder in self.texts(projects, "projects") {
                 let path = under_home(&folder, self.home).unwrap_or_else(|| PathBuf::from(&folder));

@@ -118,6 +118,21 @@ struct Face {
     people: People,
 }
 
+/// What stands before the server would misroute calls of a tool whose schema asks for headers that
+/// cannot be; the protocol has clients leave such a tool out.
+fn leave_out_misannotated(list: &mut ToolList) {
+    let tools = std::mem::take(&mut list.tools);
+    for tool in tools {
+        match ParamHeaders::problem(&tool.input_schema) {
+            None => list.tools.push(tool),
+            Some(problem) => list.note(format!(
+                "tool `{}` asks for a header that cannot be and was left out: {problem}",
+                tool.name
+            )),
+        }
+    }
+}
+
 impl ClientHandler for Face {
     fn get_info(&self) -> ClientConfig {
         let mut info = ClientConfig::default();
@@ -439,11 +454,11 @@ impl Connection {
             cursor = Some(next);
         }
         let mut list = ToolList::read(objects);
+        if self.wants_param_headers() {
+            leave_out_misannotated(&mut list);
+        }
         if let Some(note) = note {
             list.note(note);
-        }
-        if self.takes_param_headers() {
-            list.leave_out(|tool| ParamHeaders::problem(&tool.input_schema));
         }
         Ok((list, lasts))
     }
@@ -554,13 +569,14 @@ impl Connection {
             })
     }
 
-    fn takes_param_headers(&self) -> bool {
+    /// Whether schemas may ask for headers: those of servers of the newer era on HTTP may.
+    fn wants_param_headers(&self) -> bool {
         self.link.process().is_none() && !self.greeting.peer.protocol_version.has_initialize()
     }
 
-    /// Headers that the tool's schema asks for; only servers of the newer era on HTTP do.
+    /// Headers that the tool's schema asks for.
     fn param_headers(&self, tool: &str, arguments: &Map<String, Value>) -> ParamHeaders {
-        if !self.takes_param_headers() {
+        if !self.wants_param_headers() {
             return ParamHeaders::default();
         }
         let tools = self.tools().ok();

@@ -160,6 +160,16 @@ pub(crate) async fn greet<T: Transport<RoleClient>>(
                 return Ok(greeting);
             }
             (Era::Discover, Err(error)) => {
+                // It may have refused the version at the moment, but not for good.
+                let ours = ProtocolVersion::LATEST.as_str();
+                if supported_versions(error.data.as_ref()).contains(&ours)
+                    && exchange.times_asked(Era::Discover) < 2
+                {
+                    exchange
+                        .ask(Era::Discover, our_version(Era::Discover))
+                        .await?;
+                    continue;
+                }
                 if exchange.asked(Era::Initialize) && first == Era::Initialize {
                     return Err(GreetError::Refused(refusal("server/discover", &error)));
                 }

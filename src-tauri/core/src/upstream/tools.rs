@@ -72,19 +72,6 @@ impl ToolList {
         }
     }
 
-    /// Leave out each tool that `problem` names one of.
-    pub(crate) fn leave_out(&mut self, problem: impl Fn(&Tool) -> Option<String>) {
-        let (left, out): (Vec<_>, Vec<_>) = std::mem::take(&mut self.tools)
-            .into_iter()
-            .map(|tool| (problem(&tool), tool))
-            .partition(|(problem, _)| problem.is_none());
-        self.tools = left.into_iter().map(|(_, tool)| tool).collect();
-        for (problem, tool) in out {
-            let problem = problem.unwrap_or_default();
-            self.note(format!("tool `{}` was left out: {problem}", tool.name));
-        }
-    }
-
     /// Read the tools of all pages.
     pub(crate) fn read(objects: Vec<Value>) -> Self {
         let mut list = Self::default();

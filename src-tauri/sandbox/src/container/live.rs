@@ -8,7 +8,8 @@ use bollard::container::{AttachContainerResults, LogOutput};
 use bollard::errors::Error;
 use bollard::models::ContainerCreateBody;
 use bollard::query_parameters::{
-    AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, WaitContainerOptionsBuilder,
+    AttachContainerOptionsBuilder, CreateContainerOptionsBuilder, StatsOptionsBuilder,
+    WaitContainerOptionsBuilder,
 };
 use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
@@ -22,11 +23,12 @@ use tokio_util::task::TaskTracker;
 use super::engine::Engine;
 use super::owner::OwnerLock;
 use super::reap;
-use crate::{Guest, GuestExit, SandboxError};
+use crate::{Guest, GuestExit, SandboxError, Usage};
 
 const CREATE_WITHIN: Duration = Duration::from_secs(10);
 const ATTACH_WITHIN: Duration = Duration::from_secs(10);
 const START_WITHIN: Duration = Duration::from_secs(10);
+const MEASURE_WITHIN: Duration = Duration::from_secs(2);
 const BOOT_WITHIN: Duration = Duration::from_secs(5);
 
 /// How long a guest whose output has ended may take until the engine reports its exit.
@@ -135,19 +137,7 @@ pub(crate) async fn boot(shared: Arc<Shared>, id: String) -> Result<Guest, Sandb
         shared: Some(shared.clone()),
     };
 
-    // Before the start, or what the guest writes first is lost.
-    let options = AttachContainerOptionsBuilder::new()
-        .stdin(true)
-        .stdout(true)
-        .stderr(true)
-        .stream(true)
-        .build();
-    let attached = engine.docker.attach_container(&id, Some(options));
-    let AttachContainerResults { output, mut input } = engine
-        .ask("attach to a container", ATTACH_WITHIN, attached)
-        .await?;
-
-    // Also before: the engine removes the container when it ends, and its exit status with it.
+    // Before the start: the engine removes the container when it ends, and its exit status with it.
     shared
         .tasks
         .spawn(report_exit(shared.clone(), id.clone(), exit_sender));
@@ -158,6 +148,28 @@ pub(crate) async fn boot(shared: Arc<Shared>, id: String) -> Result<Guest, Sandb
             engine.docker.start_container(&id, None),
         )
         .await?;
+
+    // After the start: the guest says nothing before it was told its program, and gives up if that
+    // does not come. The other way round Podman makes processes that wait for the start, and would
+    // wait for ever if we were killed in between.
+    let options = AttachContainerOptionsBuilder::new()
+        .stdin(true)
+        .stdout(true)
+        .stderr(true)
+        .stream(true)
+        .build();
+    let attached = engine.docker.attach_container(&id, Some(options));
+    let attached = engine
+        .ask("attach to a container", ATTACH_WITHIN, attached)
+        .await;
+    let AttachContainerResults { output, mut input } = match attached {
+        Ok(attached) => attached,
+        // It may have ended meanwhile, which says more.
+        Err(error) => {
+            let code = ending.exit_within(EXIT_WITHIN).await;
+            return Err(code.map_or(error, ended_early));
+        }
+    };
 
     let (pieces, receiver) = mpsc::channel(OUTPUT_PIECES_MAX);
     let closing = shared.closing.clone();
@@ -170,19 +182,53 @@ pub(crate) async fn boot(shared: Arc<Shared>, id: String) -> Result<Guest, Sandb
     if let Ok(Err(_)) | Err(_) = tokio::time::timeout(BOOT_WITHIN, send).await {
         let exit = ending.end(false).await;
         let reason = match (exit.stderr_tail.trim(), exit.code) {
-            ("", Some(code)) => {
-                format!("it ended with exit status {code} before it took its program")
-            }
+            ("", Some(code)) => return Err(ended_early(code)),
             ("", None) => "it did not take its program".to_owned(),
             (tail, _) => super::engine::shorten(tail),
         };
         return Err(SandboxError::GuestStart { reason });
     }
+    let measured = (shared.clone(), id);
     Ok(Guest {
         input: Box::new(input),
         output: receiver,
         end: Box::new(move |kill| ending.end(kill).boxed()),
+        gauge: Some(Arc::new(move || {
+            let (shared, id) = measured.clone();
+            measure(shared, id).boxed()
+        })),
     })
+}
+
+/// What a container uses, as its engine counts it.
+async fn measure(shared: Arc<Shared>, id: String) -> Option<Usage> {
+    // Without waiting for a second sample, from which engines compute a share of time.
+    let options = StatsOptionsBuilder::new()
+        .stream(false)
+        .one_shot(true)
+        .build();
+    let mut samples = std::pin::pin!(shared.engine.docker.stats(&id, Some(options)));
+    let sample = tokio::time::timeout(MEASURE_WITHIN, samples.next()).await;
+    let sample = sample.ok()??.ok()?;
+    let memory = sample.memory_stats?;
+    // What files were read is given back when memory is short; the name is that of cgroup v2 or v1.
+    let files = memory.stats.as_ref().and_then(|stats| {
+        let named = |name: &str| stats.get(name).copied();
+        named("inactive_file").or_else(|| named("total_inactive_file"))
+    });
+    Some(Usage {
+        memory_bytes: memory.usage?.saturating_sub(files.unwrap_or_default()),
+        cpu_ns: sample
+            .cpu_stats
+            .and_then(|cpu| cpu.cpu_usage)
+            .and_then(|used| used.total_usage),
+    })
+}
+
+fn ended_early(code: i64) -> SandboxError {
+    SandboxError::GuestStart {
+        reason: format!("it ended with exit status {code} before it took its program"),
+    }
 }
 
 /// Take what the container writes until it ends or nobody reads. Returns the end of its raw stderr.

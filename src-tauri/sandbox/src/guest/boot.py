@@ -15,11 +15,16 @@ import types
 
 # A module set is a few hundred kilobytes; a larger length is not ours.
 MESSAGE_BYTES_MAX = 16 * 1024 * 1024
+# How long the host may take to send it. A host that was killed before it was connected to this
+# process cannot hang up on it.
+MESSAGE_WITHIN_S = 10.0
 # How long the runner may take to leave by itself once the host is gone.
 GONE_S = 1.0
 
 
 def main():
+    if not select.select([0], [], [], MESSAGE_WITHIN_S)[0]:
+        sys.exit("no boot message came within %d s" % MESSAGE_WITHIN_S)
     size = int.from_bytes(read_exactly(4), "big")
     if size > MESSAGE_BYTES_MAX:
         sys.exit("the boot message claims %d bytes, more than %d" % (size, MESSAGE_BYTES_MAX))

@@ -56,7 +56,7 @@ pub(crate) fn run(
         } else {
             connector.carry_out(client, action, file, keep)?
         };
-        print(&plan, arguments.dry_run);
+        print(&plan, action, arguments.dry_run);
         for backup in plan.backups(connector) {
             if !arguments.dry_run {
                 let backup = format!("what it held is kept in {}", backup.display());
@@ -67,7 +67,7 @@ pub(crate) fn run(
     })
 }
 
-fn print(plan: &Plan, dry_run: bool) {
+fn print(plan: &Plan, action: Action, dry_run: bool) {
     for line in plan.diff().lines() {
         let painted = match line.as_bytes().first() {
             Some(b'+') => paint(Tone::Good, line),
@@ -83,7 +83,7 @@ fn print(plan: &Plan, dry_run: bool) {
         (false, _) => format!("{file} stays as it is"),
     });
     let [before, after] = plan.costs();
-    if plan.is_change() && before.tokens != after.tokens {
+    if plan.is_change() && matches!(action, Action::Move | Action::Restore) {
         let unknown = match before.unknown.max(after.unknown) {
             0 => String::new(),
             1 => "; 1 server has never been started and is not counted".to_owned(),

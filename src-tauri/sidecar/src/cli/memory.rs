@@ -97,9 +97,13 @@ fn list(memory: &Memory, json: bool) -> anyhow::Result<ExitCode> {
     }
     for item in &listing.items {
         let writer = item.writer.as_deref().unwrap_or("unknown");
+        let session = item.session.as_ref();
+        let session = session.map(|name| format!(" in session {}", printable(name)));
         let about = format!(
-            "{} bytes, {}, by {writer}",
-            item.value_bytes, item.updated_at
+            "{} bytes, {}, by {writer}{}",
+            item.value_bytes,
+            item.updated_at,
+            session.unwrap_or_default()
         );
         style::line(&format!(
             "{}  {}",

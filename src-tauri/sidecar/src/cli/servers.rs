@@ -35,6 +35,7 @@ pub(crate) async fn run(arguments: ServersArguments) -> anyhow::Result<ExitCode>
             "servers": listed,
             "problems": discovery.as_ref().map(|found| &found.problems),
             "skipped": discovery.as_ref().map(|found| &found.skipped),
+            "discovery_ms": bridge.discovery_took().map(|took| took.as_secs_f64() * 1000.0),
         });
         style::line(&serde_json::to_string_pretty(&document)?);
     } else {

@@ -18,6 +18,8 @@ export function clientLook(client: Client, now: boolean): StatusLook {
     case 'connected':
       return now ? { icon: 'ok', tone: 'ok', word: word.now } : { icon: 'check', tone: 'ok', word: word.connected };
     case 'not_connected':
+      // It may know us in another way than by its file, such as a bundle.
+      if (now) return { icon: 'ok', tone: 'ok', word: word.now };
       return { icon: 'idle', tone: 'quiet', word: word.not_connected };
     case 'several':
       return { icon: 'idle', tone: 'quiet', word: word.several };
@@ -51,4 +53,9 @@ export function canConnect(client: Client): boolean {
     case 'forbidden':
       return false;
   }
+}
+
+/** What the bridge says as a part of a sentence, as one of its own. */
+export function sentence(text: string): string {
+  return `${text.charAt(0).toUpperCase()}${text.slice(1)}.`;
 }

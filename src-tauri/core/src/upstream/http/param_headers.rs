@@ -30,8 +30,7 @@ impl ParamHeaders {
         headers
     }
 
-    /// Why the annotations of a schema make no headers, so that its tool cannot be called as its
-    /// server wants it.
+    /// What is wrong with the headers that `schema` asks for, if anything is.
     pub(crate) fn problem(schema: &Value) -> Option<String> {
         let mut names = HashSet::new();
         problem(schema, &mut names, 0)
@@ -67,33 +66,29 @@ impl ParamHeaders {
 }
 
 fn problem(schema: &Value, names: &mut HashSet<String>, depth: usize) -> Option<String> {
-    let properties = schema.get("properties").and_then(Value::as_object);
-    for (name, property) in properties.into_iter().flatten() {
-        if let Some(wanted) = property.get("x-mcp-header") {
-            let wanted = wanted.as_str().unwrap_or_default();
-            let whole = format!("mcp-param-{wanted}");
-            if wanted.is_empty() || HeaderName::from_bytes(whole.as_bytes()).is_err() {
-                return Some(format!(
-                    "the `x-mcp-header` of `{name}` is no name of a header"
-                ));
-            }
-            if !names.insert(wanted.to_ascii_lowercase()) {
-                return Some(format!("two arguments want the header `{wanted}`"));
-            }
-            let kind = property.get("type").and_then(Value::as_str);
-            if matches!(kind, Some("array" | "object" | "null")) {
-                return Some(format!(
-                    "`{name}` cannot be a header, being more than one value"
-                ));
-            }
+    let properties = schema.get("properties").and_then(Value::as_object)?;
+    properties.iter().find_map(|(property, schema)| {
+        let Some(wanted) = schema.get("x-mcp-header") else {
+            return (depth < DEPTH_MAX)
+                .then(|| problem(schema, names, depth + 1))
+                .flatten();
+        };
+        let wanted = wanted.as_str().unwrap_or_default();
+        let is_token = !wanted.is_empty()
+            && wanted
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
+        let kind = schema.get("type").and_then(Value::as_str);
+        if !is_token {
+            Some(format!("`{property}` names none"))
+        } else if !matches!(kind, Some("string" | "integer" | "boolean")) {
+            Some(format!("`{property}` is no text, integer or truth value"))
+        } else if !names.insert(wanted.to_ascii_lowercase()) {
+            Some(format!("`{property}` names the same one as another"))
+        } else {
+            None
         }
-        if depth < DEPTH_MAX
-            && let Some(found) = problem(property, names, depth + 1)
-        {
-            return Some(found);
-        }
-    }
-    None
+    })
 }
 
 fn plain(value: &Value) -> Option<String> {
@@ -111,37 +106,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn annotations_that_make_no_header_are_named() {
-        let problem =
-            |properties: Value| ParamHeaders::problem(&json!({ "properties": properties }));
-        let good = json!({"a": {"type": "string", "x-mcp-header": "A"}, "b": {}});
-        assert_eq!(problem(good), None);
-        for (properties, why) in [
-            (json!({"a": {"x-mcp-header": ""}}), "no name of a header"),
-            (json!({"a": {"x-mcp-header": 5}}), "no name of a header"),
-            (
-                json!({"a": {"x-mcp-header": "two words"}}),
-                "no name of a header",
-            ),
-            (
-                json!({"a": {"x-mcp-header": "a\r\nb"}}),
-                "no name of a header",
-            ),
-            (
-                json!({"a": {"x-mcp-header": "X"}, "b": {"properties": {"c": {"x-mcp-header": "x"}}}}),
-                "two arguments",
-            ),
-            (
-                json!({"a": {"type": "array", "x-mcp-header": "A"}}),
-                "more than one value",
-            ),
-        ] {
-            let found = problem(properties).unwrap();
-            assert!(found.contains(why), "{found}");
-        }
-    }
 
     #[test]
     fn what_is_annotated_on_the_way_of_properties_becomes_a_header() {
@@ -167,5 +131,27 @@ mod tests {
             shown,
             ["mcp-param-region: =?base64?YQpi?=", "mcp-param-exact: true"]
         );
+    }
+
+    #[test]
+    fn headers_that_cannot_be_are_told() {
+        let problem = |one: Value, other: Value| {
+            ParamHeaders::problem(&json!({ "properties": { "one": one, "other": other } }))
+        };
+        let fine = json!({ "type": "string", "x-mcp-header": "Region" });
+        let plain = json!({ "type": "object", "properties": { "inner": fine } });
+        assert_eq!(problem(fine.clone(), json!({ "type": "array" })), None);
+        assert_eq!(problem(json!({}), plain.clone()), None);
+        for wrong in [
+            json!({ "type": "string", "x-mcp-header": "" }),
+            json!({ "type": "string", "x-mcp-header": "two words" }),
+            json!({ "type": "string", "x-mcp-header": "Région" }),
+            json!({ "type": "string", "x-mcp-header": 5 }),
+            json!({ "type": "number", "x-mcp-header": "Number" }),
+            json!({ "type": "null", "x-mcp-header": "Null" }),
+            json!({ "type": "string", "x-mcp-header": "rEGION" }),
+        ] {
+            assert!(problem(wrong.clone(), plain.clone()).is_some(), "{wrong}");
+        }
     }
 }
