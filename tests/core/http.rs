@@ -263,6 +263,51 @@ async fn news_of_tools_refreshes_the_list() {
 }
 
 #[tokio::test]
+async fn a_list_is_renewed_when_the_server_s_word_for_it_has_run_out() {
+    let (peer, bench) = talking_to(Script {
+        modern: true,
+        ttl_ms: Some(200),
+        ..Script::default()
+    })
+    .await;
+    echo(&bench, "hello").await;
+    let before = bench.status().tools.unwrap();
+    peer.add_quietly("late");
+    let renewed = async {
+        while bench.status().tools != Some(before + 1) {
+            echo(&bench, "hello").await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(PATIENCE, renewed).await.unwrap();
+    let lists = peer.count("tools/list");
+    for _ in 0..5 {
+        echo(&bench, "hello").await;
+    }
+    assert!(peer.count("tools/list") <= lists + 1, "not for each call");
+}
+
+#[tokio::test]
+async fn a_tool_whose_headers_cannot_be_made_is_left_out_where_they_are_needed() {
+    for modern in [true, false] {
+        let (peer, bench) = talking_to(Script {
+            modern,
+            ..Script::default()
+        })
+        .await;
+        peer.add_quietly("crooked");
+        echo(&bench, "hello").await;
+        let status = bench.status();
+        let left_out = "tool `crooked` asks for a header that cannot be and was left out";
+        assert_eq!(
+            status.notes.iter().any(|note| note.starts_with(left_out)),
+            modern
+        );
+        assert_eq!(status.tools, Some(if modern { 16 } else { 17 }));
+    }
+}
+
+#[tokio::test]
 async fn a_forgotten_session_is_opened_anew_within_the_call() {
     let script = Script {
         sessions: true,

@@ -64,7 +64,7 @@ fn a_client_of_the_newer_generation_makes_its_call_again_with_the_answer() {
         json!({ "question": { "action": "accept", "content": { "name": "Ada" } } });
     let reply = client
         .send_request("tools/call", again)
-        .wait(Duration::from_secs(60))
+        .wait(Duration::from_mins(1))
         .unwrap();
     let printed = reply["structuredContent"]["stdout"].as_str();
     assert!(

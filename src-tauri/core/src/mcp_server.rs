@@ -138,9 +138,11 @@ impl McpServer {
         answers: Answers,
         context: &RequestContext<RoleServer>,
     ) -> CallToolResponse {
-        match run.shown().take() {
-            Some(shown) => shown.answer(answers.answer),
-            None => tracing::debug!("an answer came that no question waits for"),
+        let shown = run.shown().take();
+        if let Some(shown) = shown {
+            shown.answer(answers.answer);
+        } else {
+            tracing::debug!("an answer came that no question waits for");
         }
         tokio::select! {
             reply = self.attend(run, Instant::now(), context) => reply,

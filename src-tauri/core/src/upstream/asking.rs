@@ -28,7 +28,10 @@ pub struct Person {
 
 /// The people behind the calls under way on one connection.
 #[derive(Clone, Default)]
-pub(super) struct People(Arc<Mutex<HashMap<u64, (Person, Arc<Clock>)>>>);
+pub(super) struct People(Arc<Mutex<HashMap<u64, Behind>>>);
+
+/// Who is behind one call, and its time.
+type Behind = (Person, Arc<Clock>);
 
 /// Forgets the person when the call has ended.
 pub(super) struct Present<'a> {

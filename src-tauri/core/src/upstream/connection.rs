@@ -47,6 +47,13 @@ const LISTEN_AGAIN_MAX: Duration = Duration::from_mins(1);
 /// Of the words that a server sends with its progress.
 const PROGRESS_CHARS_MAX: usize = 200;
 
+/// How long a list lasts, whatever the server says: not listed for each call, nor kept for ever.
+const LASTS_MIN: Duration = Duration::from_secs(1);
+const LASTS_MAX: Duration = Duration::from_hours(24);
+
+/// After a list that could not be renewed.
+const LIST_AGAIN: Duration = Duration::from_mins(1);
+
 /// One listing that nobody waits for with a deadline of his own.
 const LIST: Duration = Duration::from_secs(30);
 
@@ -62,6 +69,7 @@ pub(crate) struct Connection {
     tools: Mutex<Listed>,
     /// Held while a list is under way, so that there is one at a time.
     listing: tokio::sync::Mutex<()>,
+    tools_changed: Arc<Notify>,
     on_tools: Box<dyn Fn(Arc<ToolList>) + Send + Sync>,
     /// We ended it, or are about to.
     stopping: AtomicBool,
@@ -74,6 +82,8 @@ struct Listed {
     tools: Result<Arc<ToolList>, UpstreamError>,
     /// When this list was asked for.
     began: Option<Instant>,
+    /// From when on it may no longer be true, as the server says.
+    stale_at: Option<Instant>,
 }
 
 /// Hears in words how far a call has got.
@@ -220,7 +230,8 @@ impl Connection {
             detail: "its tools have not been listed".to_owned(),
         };
         Arc::new_cyclic(|connection: &Weak<Self>| {
-            let mut tasks = vec![spawn(follow(Weak::clone(connection), tools_changed))];
+            let changed = Arc::clone(&tools_changed);
+            let mut tasks = vec![spawn(follow(Weak::clone(connection), changed))];
             if greeting.tools_list_changed && !greeting.peer.protocol_version.has_initialize() {
                 let again = link.process().is_none();
                 tasks.push(spawn(subscribe(service.peer().clone(), again)));
@@ -236,8 +247,10 @@ impl Connection {
                 tools: Mutex::new(Listed {
                     tools: Err(not_yet),
                     began: None,
+                    stale_at: None,
                 }),
                 listing: tokio::sync::Mutex::new(()),
+                tools_changed,
                 on_tools: Box::new(on_tools),
                 stopping: AtomicBool::new(false),
                 closed,
@@ -313,7 +326,7 @@ impl Connection {
         if lock(&self.tools).began.is_some_and(|began| began >= asked) {
             return Ok(());
         }
-        let began = Some(Instant::now());
+        let began = Instant::now();
         let answer = match self.all_pages().await {
             Err(
                 error @ (UpstreamError::Died { .. }
@@ -325,7 +338,13 @@ impl Connection {
             answer => answer,
         };
         let mut listed = lock(&self.tools);
-        listed.began = began;
+        listed.began = Some(began);
+        let lasts = match &answer {
+            Ok((_, lasts)) => *lasts,
+            Err(_) => Some(LIST_AGAIN),
+        };
+        listed.stale_at = lasts.map(|lasts| began + lasts);
+        let answer = answer.map(|(tools, _)| tools);
         match (answer, &listed.tools) {
             // The same value stays, and with it all that was derived from it.
             (Ok(tools), Ok(before)) if tools == **before => {}
@@ -338,7 +357,18 @@ impl Connection {
         Ok(())
     }
 
-    async fn all_pages(&self) -> Result<ToolList, UpstreamError> {
+    /// Has the list renewed in the background if the server's word for it has run out.
+    fn renew_if_stale(&self) {
+        let mut listed = lock(&self.tools);
+        if listed.stale_at.is_some_and(|at| at <= Instant::now()) {
+            // Once; the next list says how long it lasts.
+            listed.stale_at = None;
+            self.tools_changed.notify_one();
+        }
+    }
+
+    /// All tools, and how long the list lasts.
+    async fn all_pages(&self) -> Result<(ToolList, Option<Duration>), UpstreamError> {
         #[derive(Deserialize)]
         struct Page<'a> {
             /// Each by itself, so that one that is no JSON value for us costs only itself.
@@ -346,11 +376,14 @@ impl Connection {
             tools: Option<Vec<&'a RawValue>>,
             #[serde(rename = "nextCursor", default)]
             next_cursor: Option<Value>,
+            #[serde(rename = "ttlMs", default)]
+            ttl_ms: Option<Value>,
         }
 
         let mut objects = Vec::new();
         let mut note = None;
         let mut cursor: Option<Value> = None;
+        let mut lasts: Option<Duration> = None;
         let mut bytes = 0;
         for page_number in 1.. {
             let params = match &cursor {
@@ -385,6 +418,10 @@ impl Connection {
                     server: self.server.clone(),
                     detail: format!("its answer to tools/list is not a list: {error}"),
                 })?;
+            if let Some(ms) = page.ttl_ms.and_then(|ms| ms.as_u64()) {
+                let said = Duration::from_millis(ms).clamp(LASTS_MIN, LASTS_MAX);
+                lasts = Some(lasts.map_or(said, |lasts| lasts.min(said)));
+            }
             let tools = page.tools.unwrap_or_default();
             objects.extend(
                 tools
@@ -423,7 +460,7 @@ impl Connection {
         if let Some(note) = note {
             list.note(note);
         }
-        Ok(list)
+        Ok((list, lasts))
     }
 
     pub(super) async fn call(
@@ -433,6 +470,7 @@ impl Connection {
         limit: Duration,
         caller: Caller,
     ) -> Result<Box<RawValue>, UpstreamError> {
+        self.renew_if_stale();
         let headers = self.param_headers(tool, &arguments);
         let mut params = Map::with_capacity(2);
         params.insert("name".to_owned(), tool.into());
