@@ -28,6 +28,7 @@ use crate::memory::{MemoryError, UpdateResult, Writer};
 use crate::output::{OutputError, run_of_name};
 use crate::redact::Redactor;
 use crate::run::{self, Report};
+use crate::sandboxes::SandboxFacts;
 use crate::saved_tools::{NewTool, SavedToolsError};
 use crate::timestamp::now_ms;
 use crate::tokens;
@@ -57,6 +58,7 @@ pub(crate) struct RunCalls {
     tool_calls_max: u64,
     at_once: Semaphore,
     called: Mutex<BTreeSet<String>>,
+    sandbox: Option<Arc<SandboxFacts>>,
     /// Hears how far tool calls have got.
     report: Option<Report>,
     notes: Mutex<BTreeSet<String>>,
@@ -167,6 +169,10 @@ impl CallHandler for RunCalls {
 }
 
 impl RunCalls {
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "each says something else of the run"
+    )]
     pub(crate) fn new(
         bridge: Arc<Bridge>,
         connection: Arc<Connection>,
@@ -174,6 +180,7 @@ impl RunCalls {
         live: Arc<LiveRun>,
         asker: Asker,
         servers: Option<Vec<String>>,
+        sandbox: Option<Arc<SandboxFacts>>,
         report: Option<Report>,
     ) -> Self {
         let settings = bridge.settings();
@@ -188,6 +195,7 @@ impl RunCalls {
             tool_calls_max: settings.limits.calls_max,
             at_once: Semaphore::new(settings.limits.calls_at_once_max as usize),
             called: Mutex::default(),
+            sandbox,
             report,
             notes: Mutex::default(),
             result_tokens: AtomicU64::new(0),
@@ -244,7 +252,7 @@ impl RunCalls {
             | "memory.info" | "saved_tools.save" | "saved_tools.list" | "saved_tools.delete"
             | "output" => self.on_disk(method, params).await,
             "capabilities" => raw(&self.bridge.manual()),
-            "sandbox" => raw(&self.bridge.sandboxes().facts()),
+            "sandbox" => raw(&self.sandbox),
             "result" => self.result(&read(params)?),
             _ => Err(CallError::new(
                 "value",

@@ -24,6 +24,7 @@ use crate::output::run_name;
 use crate::redact::Redactor;
 use crate::reply::{self, ErrorFacts, OutputMode, Reply, ReplyLimits, RunFacts, Status};
 use crate::request::{PythonRequest, SESSION_DEFAULT};
+use crate::sandboxes::Started;
 use crate::settings::units::Unit;
 use crate::settings::{self, Limits, Settings};
 use crate::timestamp::now_ms;
@@ -188,6 +189,7 @@ impl Run<'_> {
                 session: (request.session != SESSION_DEFAULT).then(|| request.session.clone()),
             },
             servers.clone(),
+            lease.sandbox.clone(),
             self.report.clone(),
         ));
         lease.runs += 1;
@@ -201,7 +203,8 @@ impl Run<'_> {
             images_bytes_max: ReplyLimits::default().image_bytes_max,
         };
         self.connection.outputs().begin(self.id, &self.redactor);
-        self.live.running(self.kind());
+        self.live
+            .running(lease.sandbox.as_ref().map(|sandbox| sandbox.kind()));
         lease.busy();
         let outcome = match lease.interpreter.as_mut() {
             Some(interpreter) => {
@@ -279,11 +282,13 @@ impl Run<'_> {
                 .get_or_insert_with(|| "the interpreter ended between two runs".to_owned());
         }
         if lease.interpreter.is_none() {
+            let kind = lease.sandbox.as_ref().map(|sandbox| sandbox.kind());
             let started = tokio::select! {
-                started = self.start_interpreter() => started?,
+                started = self.start_interpreter(kind) => started?,
                 () = self.cancel.cancelled() => return Err(NotRun::Cancelled),
             };
-            lease.began(started, self.live_interpreter(session));
+            let live = self.live_interpreter(session, started.facts.kind());
+            lease.began(started, live);
         }
         if lease.runs == 0 && self.connection.is_resumed() {
             lease.lost = Some("Runbridge was restarted".to_owned());
@@ -293,22 +298,23 @@ impl Run<'_> {
                 .notes
                 .push(format!("the variables of earlier runs are gone: {why}"));
         }
+        facts.sandbox.clone_from(&lease.sandbox);
         if lease.runs == 0
-            && let Some(sandbox) = self.bridge.sandboxes().facts()
+            && let Some(sandbox) = &lease.sandbox
         {
-            facts.warnings = sandbox.warnings;
+            facts.warnings = sandbox.warnings().to_vec();
         }
         Ok(lease)
     }
 
-    fn live_interpreter(&self, session: &str) -> LiveInterpreter {
+    fn live_interpreter(&self, session: &str, kind: SandboxKind) -> LiveInterpreter {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         LiveInterpreter {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             connection: self.connection.id(),
             session: session.to_owned(),
             client: self.client.unwrap_or_default().to_owned(),
-            kind: self.kind().unwrap_or(SandboxKind::Container),
+            kind,
             started_at: now_ms(),
             idle_since_at: None,
             runs: 0,
@@ -316,27 +322,20 @@ impl Run<'_> {
         }
     }
 
-    async fn start_interpreter(&self) -> Result<runbridge_sandbox::Interpreter, NotRun> {
+    async fn start_interpreter(&self, kind: Option<SandboxKind>) -> Result<Started, NotRun> {
         let interpreters_max = self.settings.limits.interpreters_max as usize;
         if !self.bridge.interpreters().make_room(interpreters_max).await {
             return Err(NotRun::NoRoom);
         }
         let sink = Box::new(self.connection.outputs().sink());
-        let sandboxes = self.bridge.sandboxes();
-        let mut progress = sandboxes.progress();
-        let start = sandboxes.start(self.settings, sink);
-        tokio::pin!(start);
-        loop {
-            tokio::select! {
-                started = &mut start => return started.map_err(NotRun::Sandbox),
-                Ok(()) = progress.changed() => {
-                    let step = progress.borrow_and_update().clone();
-                    if let (Some(report), Some(step)) = (&self.report, step) {
-                        report(&step);
-                    }
-                }
+        let report = |step: &str| {
+            if let Some(report) = &self.report {
+                report(step);
             }
-        }
+        };
+        let sandboxes = self.bridge.sandboxes();
+        let started = sandboxes.start(self.settings, kind, sink, &report);
+        started.await.map_err(NotRun::Sandbox)
     }
 
     /// What the guest's API needs to know of this run.
@@ -400,11 +399,7 @@ impl Run<'_> {
 
 impl Run<'_> {
     fn record_start(&self, request: &PythonRequest, run_id: &str) {
-        let sandbox = match self.bridge.sandboxes().facts() {
-            Some(facts) if facts.rootless => format!("{} (rootless)", facts.engine),
-            Some(facts) => facts.engine.to_string(),
-            None => String::new(),
-        };
+        let sandbox = self.bridge.sandboxes().facts(self.settings);
         self.bridge.activity().run_started(RunStarted {
             run_id: run_id.to_owned(),
             client: self.client.unwrap_or_default().to_owned(),
@@ -412,7 +407,7 @@ impl Run<'_> {
             title: live_runs::title(&self.redactor.text(&request.code)),
             session: (request.session != SESSION_DEFAULT).then(|| request.session.clone()),
             code: self.redactor.text(&request.code).into_owned(),
-            sandbox,
+            sandbox: sandbox.map(|facts| facts.name()).unwrap_or_default(),
             started_at: now_ms(),
         });
     }
@@ -436,7 +431,7 @@ impl Run<'_> {
             servers: facts.servers.clone(),
             calls: facts.calls,
             calls_failed: self.live.calls_failed().into(),
-            kind: self.kind().map(|kind| match kind {
+            kind: facts.sandbox.as_ref().map(|sandbox| match sandbox.kind() {
                 SandboxKind::Container => "container".to_owned(),
                 SandboxKind::Wasi => "wasi".to_owned(),
             }),
@@ -460,10 +455,6 @@ impl Run<'_> {
         activity.run_ended(&run_name(self.id), record);
         // Told last: whoever hears it may read the record at once.
         self.live.ended(ended);
-    }
-
-    fn kind(&self) -> Option<SandboxKind> {
-        self.bridge.sandboxes().kind()
     }
 }
 
@@ -604,7 +595,8 @@ pub fn sandbox_code(error: &SandboxError) -> &'static str {
         SandboxError::NoEngine { .. }
         | SandboxError::EngineAbsent { .. }
         | SandboxError::Engine { .. }
-        | SandboxError::GuestStart { .. } => "sandbox_unavailable",
+        | SandboxError::GuestStart { .. }
+        | SandboxError::WorkerStart { .. } => "sandbox_unavailable",
         SandboxError::ModuleMissing { .. } => "wasi_module_missing",
     }
 }
@@ -621,13 +613,19 @@ pub fn sandbox_hint(error: &SandboxError) -> &'static str {
             "install Podman or Docker, or start it; `runbridge doctor` shows what was looked at"
         }
         SandboxError::EngineAbsent { .. } => {
-            "install or start it, or unset MCP_BRIDGE_RUNTIME to take any engine"
+            "install or start it, or unset MCP_BRIDGE_RUNTIME to take what there is"
         }
         SandboxError::ImageMissing { .. } => {
             "set MCP_BRIDGE_IMAGE to an image that the engine has, or check its network"
         }
         SandboxError::Engine { .. } => "check that the engine is running; `runbridge doctor` helps",
-        SandboxError::ModuleMissing { .. } => "install Runbridge again, or use a container engine",
+        SandboxError::ModuleMissing { .. } => {
+            "install Runbridge again (from source: `cargo xtask guest`), or switch to Container in \
+             Sandbox settings (MCP_BRIDGE_RUNTIME=container)"
+        }
+        SandboxError::WorkerStart { .. } => {
+            "if Runbridge was just updated, restart the client; `runbridge doctor` helps"
+        }
         SandboxError::GuestStart { .. } => {
             "the image needs `python3`, version 3.9 or newer, on its PATH; `runbridge doctor` helps"
         }

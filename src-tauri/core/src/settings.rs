@@ -194,6 +194,16 @@ choice! {
     } default Auto
 }
 
+impl Backend {
+    /// As [`Backend::read`], and by the name that people know the built-in sandbox by.
+    pub(super) fn named(text: &str) -> Option<Self> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "builtin" | "built-in" => Some(Self::Wasi),
+            _ => Self::read(text),
+        }
+    }
+}
+
 choice! {
     /// Which container engine.
     Engine {

@@ -220,7 +220,7 @@ impl Life {
             "limits": { "calls_at_once_max": calls_at_once },
         });
         home.write(".runbridge/config/settings.json", &settings.to_string());
-        let mut variables = Vec::from(engine.variables());
+        let mut variables = engine.variables();
         variables.push(("MCP_BRIDGE_IMAGE".to_owned(), engine::image().to_owned()));
         variables.push((
             "RUNBRIDGE_HOME".to_owned(),

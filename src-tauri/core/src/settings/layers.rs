@@ -89,9 +89,16 @@ impl Loading {
             }
         }
         if let Some(text) = environment.filled("MCP_BRIDGE_RUNTIME") {
-            match engine(text) {
-                Some(engine) => self.settings.sandbox.engine = engine,
-                None => self.refuse_choice("MCP_BRIDGE_RUNTIME", text, Engine::FORMS),
+            match runtime(text) {
+                Some((backend, engine)) => {
+                    self.settings.sandbox.backend = backend;
+                    self.settings.sandbox.engine = engine;
+                }
+                None => self.refuse_choice(
+                    "MCP_BRIDGE_RUNTIME",
+                    text,
+                    "auto, builtin, container, podman, docker",
+                ),
             }
         }
         if let Some(text) = environment.filled("MCP_BRIDGE_OUTPUT_MODE") {
@@ -218,7 +225,7 @@ impl FileLayer<'_> {
                 "sandbox.",
                 "backend",
                 Backend::FORMS,
-                Backend::read,
+                Backend::named,
                 |settings| &mut settings.sandbox.backend,
             );
             self.choice(
@@ -569,6 +576,15 @@ fn whole_number(value: &Value) -> Option<u64> {
 fn engine(text: &str) -> Option<Engine> {
     let name = text.trim().rsplit(['/', '\\']).next().unwrap_or_default();
     Engine::read(name.strip_suffix(".exe").unwrap_or(name))
+}
+
+/// The one variable that the earlier bridge had for it: a backend, or an engine and so a container.
+fn runtime(text: &str) -> Option<(Backend, Engine)> {
+    match (Backend::named(text), engine(text)) {
+        (Some(backend), _) => Some((backend, Engine::Auto)),
+        (None, Some(engine)) => Some((Backend::Container, engine)),
+        (None, None) => None,
+    }
 }
 
 /// The earlier bridge took Python's names.

@@ -8,6 +8,8 @@ leaves where Python's signal handler would. All else is the guest that runs in a
 import asyncio
 import os
 import random
+import socket
+import subprocess
 import sys
 import threading
 from asyncio import base_events
@@ -89,9 +91,20 @@ def _no_thread(self):
     raise RuntimeError(NO_THREADS)
 
 
+def _no_process(*_, **__):
+    raise OSError(NO_PROCESSES)
+
+
+def _no_network(*_, **__):
+    raise OSError(NO_NETWORK)
+
+
 asyncio.SelectorEventLoop = Loop
 asyncio.DefaultEventLoopPolicy._loop_factory = Loop
 threading.Thread.start = _no_thread
+subprocess.Popen.__init__ = _no_process
+os.system = _no_process
+socket.getaddrinfo = socket.socket.connect = _no_network
 
 from _runbridge import interrupts as interrupting  # noqa: E402
 from _runbridge import output as outputs  # noqa: E402
