@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use runbridge_core::catalog::{CatalogEvent, Offer};
 use runbridge_core::clients::entry::{Entry, EntryTransport};
-use runbridge_core::upstream::{Progress, UpstreamError, UpstreamLimits, UpstreamState};
+use runbridge_core::upstream::{Caller, Progress, UpstreamError, UpstreamLimits, UpstreamState};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -700,9 +700,16 @@ async fn progress_of_a_call_reaches_its_caller_and_nobody_else() {
         };
         let call = |tool, progress| {
             let arguments = serde_json::Map::new();
-            bench
-                .catalog
-                .call_with_progress("fake", tool, arguments, None, Some(progress))
+            bench.catalog.call_for(
+                "fake",
+                tool,
+                arguments,
+                None,
+                Caller {
+                    progress: Some(progress),
+                    person: None,
+                },
+            )
         };
         let (steps, echo) = tokio::join!(call("steps", listener("a")), call("echo", listener("b")));
         steps.unwrap();

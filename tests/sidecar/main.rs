@@ -19,6 +19,7 @@ mod limits;
 mod memory;
 mod patience;
 mod python;
+mod questions;
 mod real_clients;
 mod real_servers;
 #[cfg(unix)]

@@ -37,7 +37,7 @@ use crate::secrets::SecretsError;
 use crate::sign_in::{ClientSettings, SignInError, SignIns, SignedOut, SigningIn};
 use crate::tokens;
 use crate::upstream::{
-    Change, LoginEnv, Progress, SharedLimits, Tool, ToolList, Upstream, UpstreamError,
+    Caller, Change, LoginEnv, SharedLimits, Tool, ToolList, Upstream, UpstreamError,
     UpstreamLimits, UpstreamState,
 };
 
@@ -454,18 +454,18 @@ impl Catalog {
         arguments: Map<String, Value>,
         limit: Option<Duration>,
     ) -> Result<CallResult, UpstreamError> {
-        self.call_with_progress(server, tool, arguments, limit, None)
+        self.call_for(server, tool, arguments, limit, Caller::default())
             .await
     }
 
-    /// The same; `progress` hears what the server says of how far it has got.
-    pub async fn call_with_progress(
+    /// The same for somebody who hears how far it has got, and whom the server may ask.
+    pub async fn call_for(
         &self,
         server: &str,
         tool: &str,
         arguments: Map<String, Value>,
         limit: Option<Duration>,
-        progress: Option<Progress>,
+        caller: Caller,
     ) -> Result<CallResult, UpstreamError> {
         let server = self.enabled(server)?;
         let upstream = &server.live.upstream;
@@ -488,7 +488,7 @@ impl Catalog {
             }
             Err(error) => return Err(error),
         };
-        let result = upstream.call(&name, arguments, limit, progress).await?;
+        let result = upstream.call(&name, arguments, limit, caller).await?;
         CallResult::read(result, unwrap, server.entry.name.clone(), name)
     }
 

@@ -27,6 +27,7 @@ pub mod output;
 pub mod paths;
 mod patience;
 mod processes;
+pub mod questions;
 pub mod redact;
 pub mod reply;
 pub mod request;

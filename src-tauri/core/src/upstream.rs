@@ -11,6 +11,7 @@
 //! A transport is a file beside `stdio.rs` and `http.rs`: something that implements rmcp's
 //! [`Transport`](rmcp::transport::Transport) and is made in [`Upstream::open`].
 
+mod asking;
 mod connection;
 mod error;
 mod http;
@@ -37,8 +38,9 @@ use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+pub use self::asking::Person;
 use self::connection::Connection;
-pub use self::connection::Progress;
+pub use self::connection::{Caller, Progress};
 pub use self::error::UpstreamError;
 use self::error::seconds;
 use self::http::{Fault, Remote, Site};
@@ -266,7 +268,7 @@ impl Upstream {
         tool: &str,
         arguments: Map<String, serde_json::Value>,
         limit: Option<Duration>,
-        progress: Option<Progress>,
+        caller: Caller,
     ) -> Result<Box<RawValue>, UpstreamError> {
         let _in_use = self.in_use();
         let limit = limit.unwrap_or_else(|| {
@@ -278,14 +280,14 @@ impl Upstream {
         });
         let connection = self.connection().await?;
         let first = connection
-            .call(tool, arguments.clone(), limit, progress.clone())
+            .call(tool, arguments.clone(), limit, caller.clone())
             .await;
         if !matches!(first, Err(UpstreamError::SessionLost { .. })) {
             return first;
         }
         // It was refused unread, so this is not a second time.
         let connection = self.connection_after(&connection).await?;
-        connection.call(tool, arguments, limit, progress).await
+        connection.call(tool, arguments, limit, caller).await
     }
 
     /// Any other request, within the same limit as a call.
