@@ -14,6 +14,7 @@ use std::process::ExitCode;
 use runbridge_core::catalog::{Catalog, CatalogConfig, Offer};
 use runbridge_core::clients::entry::{Entry, EntryTransport};
 use runbridge_core::secrets::Secrets;
+use runbridge_core::sign_in::SignIns;
 use runbridge_core::upstream::UpstreamLimits;
 use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
@@ -33,7 +34,7 @@ async fn main() -> ExitCode {
         limits: UpstreamLimits::default(),
         cache_dir: None,
         login_env: BTreeMap::new().into(),
-        secrets: Secrets::in_memory(),
+        sign_ins: SignIns::new(Secrets::in_memory(), BTreeMap::new().into(), None),
         events,
     });
     catalog.set_entries(vec![entry(url)]).await;
