@@ -13,14 +13,11 @@ use std::process::ExitCode;
 
 use runbridge_core::catalog::{Catalog, CatalogConfig, Offer};
 use runbridge_core::clients::entry::{Entry, EntryTransport};
-use runbridge_core::secrets::{Secret, Secrets};
-use runbridge_core::sign_in::{ClientSettings, SignIns};
-use runbridge_core::upstream::{UpstreamError, UpstreamLimits};
+use runbridge_core::secrets::Secrets;
+use runbridge_core::sign_in::SignIns;
+use runbridge_core::upstream::UpstreamLimits;
 use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
-
-/// The document that describes a client, as the suite knows it.
-const DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
 
 /// The only server there is.
 const SERVER: &str = "peer";
@@ -59,15 +56,7 @@ async fn drive(catalog: &Catalog, context: &Value) -> Vec<String> {
     let mut note = |what: &str, error: &dyn std::fmt::Display| {
         failed.push(format!("{what}: {error}"));
     };
-    let mut tools = catalog.tools(SERVER).await;
-    if tools.as_ref().is_err_and(UpstreamError::wants_sign_in) {
-        if let Err(problem) = sign_in(catalog, context).await {
-            note("sign-in", &problem);
-            return failed;
-        }
-        tools = catalog.tools(SERVER).await;
-    }
-    let tools = match tools {
+    let tools = match catalog.tools(SERVER).await {
         Ok(tools) => tools,
         Err(error) => {
             note("tools/list", &error);
@@ -89,14 +78,7 @@ async fn drive(catalog: &Catalog, context: &Value) -> Vec<String> {
         let mut arguments = call["arguments"].as_object().cloned().unwrap_or_default();
         // Code leaves out what it does not give.
         arguments.retain(|_, value| !value.is_null());
-        let mut called = catalog.call(SERVER, name, arguments.clone(), None).await;
-        // More rights are wanted: a person would give them once.
-        if called.as_ref().is_err_and(UpstreamError::wants_sign_in)
-            && sign_in(catalog, context).await.is_ok()
-        {
-            called = catalog.call(SERVER, name, arguments, None).await;
-        }
-        match called {
+        match catalog.call(SERVER, name, arguments, None).await {
             Ok(result) => {
                 if let Some(failure) = result.failure() {
                     note(name, &failure);
@@ -124,24 +106,6 @@ async fn drive(catalog: &Catalog, context: &Value) -> Vec<String> {
         }
     }
     failed
-}
-
-/// What a person does: open the page, and be sent on. The suite's servers approve of everybody.
-async fn sign_in(catalog: &Catalog, context: &Value) -> Result<(), String> {
-    let text = |name: &str| context[name].as_str().map(str::to_owned);
-    let settings = ClientSettings {
-        client_id: text("client_id"),
-        client_secret: text("client_secret").map(Secret::new),
-        client_metadata_url: Some(DOCUMENT.to_owned()),
-        ..ClientSettings::default()
-    };
-    let signing_in = catalog
-        .sign_in(SERVER, settings)
-        .map_err(|error| error.to_string())?;
-    let url = signing_in.url().await.map_err(|error| error.to_string())?;
-    reqwest::get(url).await.map_err(|error| error.to_string())?;
-    let finished = signing_in.finished().await;
-    finished.map_err(|error| error.to_string())
 }
 
 /// Arguments that a schema accepts, as far as its kinds say.

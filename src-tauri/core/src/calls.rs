@@ -172,6 +172,10 @@ impl CallHandler for RunCalls {
 }
 
 impl RunCalls {
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "each says something else of the run"
+    )]
     pub(crate) fn new(
         bridge: Arc<Bridge>,
         connection: Arc<Connection>,

@@ -142,12 +142,11 @@ impl std::ops::DerefMut for Lease {
 impl Lease {
     /// Put in an interpreter that was started for the run.
     pub(crate) fn began(&mut self, started: Started, live: LiveInterpreter) {
-        let Started { interpreter, facts } = started;
-        *lock(&self.session.gauge) = interpreter.gauge();
+        *lock(&self.session.gauge) = started.interpreter.gauge();
         *lock(&self.session.measured) = None;
-        *lock(&self.owner.python) = Some(interpreter.hello().python.clone());
-        self.slot.interpreter = Some(interpreter);
-        self.slot.sandbox = Some(facts);
+        *lock(&self.owner.python) = Some(started.interpreter.hello().python.clone());
+        self.slot.interpreter = Some(started.interpreter);
+        self.slot.sandbox = Some(started.facts);
         *lock(&self.session.live) = Some(live);
         self.owner.events.hint(Hint::Interpreters);
     }

@@ -313,7 +313,7 @@ impl Run<'_> {
                 .notes
                 .push(format!("the variables of earlier runs are gone: {why}"));
         }
-        facts.sandbox = lease.sandbox.clone();
+        facts.sandbox.clone_from(&lease.sandbox);
         if lease.runs == 0
             && let Some(sandbox) = &lease.sandbox
         {

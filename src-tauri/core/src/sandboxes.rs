@@ -56,6 +56,15 @@ struct Shape {
     only_ready: bool,
 }
 
+/// Another maker of guests, in place of an engine. Tests have one that executes scripts.
+pub trait Guests: Send + Sync + 'static {
+    /// Start one.
+    fn start(&self) -> BoxFuture<'static, Result<Guest, SandboxError>>;
+
+    /// What is true of all of them.
+    fn facts(&self) -> SandboxFacts;
+}
+
 impl Shape {
     /// Whether what was opened, or is being opened, for this serves who wants the other.
     fn serves(&self, wanted: &Self, open: bool) -> bool {
@@ -65,12 +74,6 @@ impl Shape {
         };
         same == *wanted && (open || wanted.only_ready || !self.only_ready)
     }
-}
-
-/// Another maker of guests, in place of both. Tests have one that executes scripts.
-pub trait Guests: Send + Sync + 'static {
-    /// Start one.
-    fn start(&self) -> BoxFuture<'static, Result<Guest, SandboxError>>;
 }
 
 /// How far the sandbox is that a new session would get.
@@ -92,8 +95,8 @@ pub enum Standing {
 /// The sandboxes of this process, and how far they are.
 pub struct Sandboxes {
     owner: String,
-    lock_folder: PathBuf,
     given: Option<Arc<dyn Guests>>,
+    lock_folder: PathBuf,
     search: EngineSearch,
     sidecar: Option<PathBuf>,
     python_folders: Vec<PathBuf>,
@@ -102,6 +105,9 @@ pub struct Sandboxes {
     builtin: Place<(), Wasi>,
     /// It was there and could not be used: an automatic choice does not count on it again.
     builtin_broken: AtomicBool,
+    /// Counts openings that were prepared and are done.
+    settled: watch::Sender<u64>,
+    pulled: watch::Sender<Option<(u64, u64)>>,
 }
 
 /// A sandbox that is open.
@@ -111,8 +117,6 @@ pub enum Sandbox {
     Container(Arc<ContainerSandbox>),
     /// The built-in Python.
     Wasi(Arc<Wasi>),
-    /// What the bridge was given.
-    Given(Arc<dyn Guests>),
 }
 
 /// What is true of the sandbox of one session.
@@ -123,15 +127,13 @@ pub enum SandboxFacts {
     Container(ContainerFacts),
     /// The built-in Python.
     Wasi(WasiFacts),
-    /// Nothing is known of guests that the bridge was given.
-    Given,
 }
 
 impl SandboxFacts {
     /// Which kind.
     pub fn kind(&self) -> SandboxKind {
         match self {
-            Self::Container(_) | Self::Given => SandboxKind::Container,
+            Self::Container(_) => SandboxKind::Container,
             Self::Wasi(_) => SandboxKind::Wasi,
         }
     }
@@ -142,17 +144,14 @@ impl SandboxFacts {
             Self::Container(facts) if facts.rootless => format!("{} (rootless)", facts.engine),
             Self::Container(facts) => facts.engine.to_string(),
             Self::Wasi(_) => "built-in".to_owned(),
-            Self::Given => String::new(),
         }
     }
 
     /// Each limit by its name, and what became of it.
     pub fn limits(&self) -> &BTreeMap<&'static str, LimitFact> {
-        static NONE: BTreeMap<&str, LimitFact> = BTreeMap::new();
         match self {
             Self::Container(facts) => &facts.limits,
             Self::Wasi(facts) => &facts.limits,
-            Self::Given => &NONE,
         }
     }
 
@@ -161,7 +160,6 @@ impl SandboxFacts {
         match self {
             Self::Container(facts) => &facts.warnings,
             Self::Wasi(facts) => &facts.warnings,
-            Self::Given => &[],
         }
     }
 }
@@ -172,7 +170,6 @@ impl Sandbox {
         match self {
             Self::Container(sandbox) => SandboxFacts::Container(sandbox.facts().clone()),
             Self::Wasi(sandbox) => SandboxFacts::Wasi(sandbox.facts(limits)),
-            Self::Given(_) => SandboxFacts::Given,
         }
     }
 }
@@ -186,7 +183,7 @@ pub struct Started {
 }
 
 impl Sandboxes {
-    /// Nothing is opened yet. `owner` names this process to an engine. Guests that are `given` are
+    /// Nothing is opened yet. `owner` names this process to the engine. Guests that are `given` are
     /// taken and no engine is looked for.
     pub fn new(
         paths: &Paths,
@@ -205,6 +202,8 @@ impl Sandboxes {
             containers: Place::default(),
             builtin: Place::default(),
             builtin_broken: AtomicBool::new(false),
+            settled: watch::Sender::new(0),
+            pulled: watch::Sender::new(None),
         }
     }
 
@@ -222,12 +221,8 @@ impl Sandboxes {
             return;
         }
         match settings.sandbox.backend {
-            Backend::Container => {
-                tokio::spawn(self.container_opening(settings, false));
-            }
-            Backend::Wasi => {
-                tokio::spawn(self.builtin_opening());
-            }
+            Backend::Container => self.wait_for(self.container_opening(settings, false)),
+            Backend::Wasi => self.wait_for(self.builtin_opening()),
             Backend::Auto => {
                 let only_ready = self.counts_on_builtin();
                 let container = self.container_opening(settings, only_ready);
@@ -237,9 +232,30 @@ impl Sandboxes {
                     if container.await.is_err() && this.counts_on_builtin() {
                         let _ = this.builtin().await;
                     }
+                    this.settled.send_modify(|times| *times += 1);
                 });
             }
         }
+    }
+
+    /// Open it whether or not somebody waits, and tell that it is done.
+    fn wait_for<T: Send + Sync + 'static>(self: &Arc<Self>, opening: Opening<T>) {
+        let this = self.clone();
+        tokio::spawn(async move {
+            // Whoever needs it hears of a failure.
+            let _ = opening.await;
+            this.settled.send_modify(|times| *times += 1);
+        });
+    }
+
+    /// Differs whenever an opening that was prepared has come to its end.
+    pub fn settled(&self) -> watch::Receiver<u64> {
+        self.settled.subscribe()
+    }
+
+    /// How much of an image has been pulled and how much there is, while one is.
+    pub fn pulled(&self) -> Option<(u64, u64)> {
+        *self.pulled.borrow()
     }
 
     /// The container sandbox for these settings, once it is open, be that slow.
@@ -274,9 +290,6 @@ impl Sandboxes {
         session: Option<SandboxKind>,
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Sandbox, Arc<SandboxError>> {
-        if let Some(given) = &self.given {
-            return Ok(Sandbox::Given(given.clone()));
-        }
         match (settings.sandbox.backend, session) {
             (Backend::Container, _) | (Backend::Auto, Some(SandboxKind::Container)) => {
                 let opened = self.containers.told(self.container(settings), report);
@@ -292,9 +305,9 @@ impl Sandboxes {
 
     /// How far the sandbox is that these settings ask for, for a person who looks.
     pub fn standing(&self, settings: &Settings) -> Standing {
-        if self.given.is_some() {
+        if let Some(given) = &self.given {
             return Standing::Open {
-                kind: SandboxKind::Container,
+                kind: given.facts().kind(),
                 rootless: true,
             };
         }
@@ -353,7 +366,7 @@ impl Sandboxes {
     /// Begin to do all that a container takes, be it slow: somebody asked for it.
     pub fn pull(self: &Arc<Self>, settings: &Settings) {
         self.containers.forget_failure();
-        tokio::spawn(self.container_opening(settings, false));
+        self.wait_for(self.container_opening(settings, false));
     }
 
     /// Every place where an engine may be, with what is there. Starts none.
@@ -363,8 +376,8 @@ impl Sandboxes {
 
     /// What a session would get that begins now, as far as that is open.
     pub fn facts(&self, settings: &Settings) -> Option<SandboxFacts> {
-        if self.given.is_some() {
-            return Some(SandboxFacts::Given);
+        if let Some(given) = &self.given {
+            return Some(given.facts());
         }
         let container = || self.containers.open().map(Sandbox::Container);
         let builtin = || self.builtin.open().map(Sandbox::Wasi);
@@ -384,13 +397,20 @@ impl Sandboxes {
         sink: Box<dyn OutputSink>,
         report: &(dyn Fn(&str) + Send + Sync),
     ) -> Result<Started, Arc<SandboxError>> {
+        if let Some(given) = &self.given {
+            let guest = given.start().await.map_err(Arc::new)?;
+            let interpreter = Interpreter::attach(guest, sink, GREETING_WITHIN).await;
+            return Ok(Started {
+                interpreter: interpreter.map_err(Arc::new)?,
+                facts: Arc::new(given.facts()),
+            });
+        }
         let sandbox = self.choose(settings, session, report).await?;
         let limits = settings.limits.sandbox();
         let started = async {
             let guest = match &sandbox {
                 Sandbox::Container(container) => container.start().await?,
                 Sandbox::Wasi(wasi) => wasi.start(&limits, WORKER_GRACE_MS)?,
-                Sandbox::Given(given) => given.start().await?,
             };
             Interpreter::attach(guest, sink, GREETING_WITHIN).await
         };
@@ -469,7 +489,6 @@ impl Sandboxes {
 
     fn not_started(&self, sandbox: &Sandbox, error: SandboxError) -> SandboxError {
         match sandbox {
-            Sandbox::Given(_) => error,
             Sandbox::Container(container) => {
                 // The engine may have gone: the next run looks for one again.
                 if matches!(error, SandboxError::Engine { .. }) {
@@ -535,8 +554,19 @@ impl Sandboxes {
             only_ready: shape.only_ready,
         };
         let this = self.clone();
-        let report = Arc::new(move |step: Progress| this.containers.is_doing(step.to_string()));
+        let report = Arc::new(move |step: Progress| {
+            this.pulled.send_replace(match &step {
+                Progress::PullingImage {
+                    bytes_done,
+                    bytes_total,
+                    ..
+                } => Some((*bytes_done, *bytes_total)),
+                Progress::StartingEngine { .. } => None,
+            });
+            this.containers.is_doing(step.to_string());
+        });
         let opened = ContainerSandbox::open(config, report).await;
+        self.pulled.send_replace(None);
         self.containers.is_done();
         match opened {
             Ok(sandbox) => {

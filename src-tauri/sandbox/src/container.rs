@@ -110,6 +110,9 @@ pub struct ContainerFacts {
     pub image: String,
     /// The image's id.
     pub image_id: String,
+    /// The image's size; of no use to code that runs in it.
+    #[serde(skip)]
+    pub image_bytes: u64,
     /// Each limit by its name in [`SandboxLimits`].
     pub limits: BTreeMap<&'static str, LimitFact>,
     /// A sentence for each thing that is weaker than asked for.
@@ -219,6 +222,7 @@ impl ContainerSandbox {
             cgroup_version: engine.cgroup_version,
             image: config.image,
             image_id: image.id,
+            image_bytes: image.bytes,
             limits: enforced.limits,
             warnings,
         };

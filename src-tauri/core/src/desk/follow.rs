@@ -27,6 +27,7 @@ pub(super) async fn follow(inner: Arc<Inner>) {
     let sandboxes = inner.bridge.sandboxes();
     let mut container = sandboxes.progress(SandboxKind::Container);
     let mut builtin = sandboxes.progress(SandboxKind::Wasi);
+    let mut settled = sandboxes.settled();
     let mut told = inner.bridge.events().subscribe();
     let everything = Arc::clone(&inner);
     let _ = blocking(move || {
@@ -72,6 +73,10 @@ pub(super) async fn follow(inner: Arc<Inner>) {
                 container.mark_unchanged();
                 inner.look_at_sandbox();
             }
+            Ok(()) = settled.changed() => {
+                settled.mark_unchanged();
+                inner.look_at_sandbox();
+            }
             Ok(()) = builtin.changed() => {
                 builtin.mark_unchanged();
                 inner.look_at_sandbox();
@@ -92,7 +97,11 @@ impl Inner {
                 self.look_at_files();
                 self.look_at_clients_apart().await;
             }
-            Hint::Interpreters => self.look_at_interpreters(),
+            Hint::Interpreters => {
+                self.look_at_interpreters();
+                // The first of them opened it.
+                self.look_at_sandbox();
+            }
             Hint::Sandbox => self.look_at_sandbox(),
             Hint::Registrations => {
                 self.look_at_attention();

@@ -127,7 +127,7 @@ impl Inner {
                     error: errors::of_sandbox(error),
                 },
             },
-            image_state: image_state(&standing, facts.as_ref()),
+            image_state: image_state(&standing, sandboxes.pulled(), facts.as_ref()),
             wasi: wasi_state(sandboxes.builtin_standing()),
             python: self.bridge.interpreters().python(),
             warnings: facts
@@ -174,7 +174,17 @@ fn choices(settings: &Settings) -> (Backend, EngineChoice) {
     (backend, engine)
 }
 
-fn image_state(standing: &Standing, facts: Option<&SandboxFacts>) -> ImageState {
+fn image_state(
+    standing: &Standing,
+    pulled: Option<(u64, u64)>,
+    facts: Option<&SandboxFacts>,
+) -> ImageState {
+    if let Some((done_bytes, total)) = pulled {
+        return ImageState::Pulling {
+            done_bytes,
+            total_bytes: (total > 0).then_some(total),
+        };
+    }
     match standing {
         Standing::Failed(error)
             if matches!(
@@ -192,7 +202,7 @@ fn image_state(standing: &Standing, facts: Option<&SandboxFacts>) -> ImageState 
         } => match facts {
             Some(SandboxFacts::Container(facts)) => ImageState::Present {
                 digest: facts.image_id.clone(),
-                size_bytes: 0,
+                size_bytes: facts.image_bytes,
             },
             Some(SandboxFacts::Wasi(_) | SandboxFacts::Given) | None => ImageState::Unknown,
         },

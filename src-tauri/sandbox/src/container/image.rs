@@ -27,6 +27,7 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
     pub(crate) id: String,
+    pub(crate) bytes: u64,
     /// Folders that it declares as volumes.
     pub(crate) volumes: Vec<String>,
 }
@@ -87,6 +88,7 @@ async fn inspect(engine: &Engine, reference: &str) -> Result<Option<Image>, Sand
         .await?;
     Ok(found.map(|found| Image {
         volumes: volumes(&found),
+        bytes: found.size.unwrap_or_default().unsigned_abs(),
         id: found.id.unwrap_or_default(),
     }))
 }
