@@ -204,7 +204,7 @@ fn image_state(
                 digest: facts.image_id.clone(),
                 size_bytes: facts.image_bytes,
             },
-            Some(SandboxFacts::Wasi(_) | SandboxFacts::Given) | None => ImageState::Unknown,
+            Some(SandboxFacts::Wasi(_)) | None => ImageState::Unknown,
         },
         Standing::Opening | Standing::Failed(_) | Standing::Open { .. } => ImageState::Unknown,
     }

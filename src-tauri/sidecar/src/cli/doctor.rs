@@ -150,7 +150,6 @@ async fn sandbox(bridge: &Arc<Bridge>) -> Vec<Check> {
     let facts = opened.facts(&settings.limits.sandbox());
     let mut checks = match &facts {
         SandboxFacts::Container(facts) => container(facts),
-        SandboxFacts::Given => Vec::new(),
         SandboxFacts::Wasi(facts) => {
             let why = match settings.sandbox.backend {
                 Backend::Auto => sandboxes.ready_container(&settings).await.err(),
