@@ -208,6 +208,8 @@ pub struct SignIns {
 struct State {
     /// `None`: nobody is signed in there.
     at_hand: HashMap<String, Option<Arc<Kept>>>,
+    /// What servers said when they last refused somebody who was not signed in.
+    challenges: HashMap<String, Challenge>,
     renewals: HashMap<String, Renewal>,
     under_way: Option<Weak<SigningIn>>,
 }
@@ -378,7 +380,13 @@ impl SignIns {
         let server = canonical(&wanted.url);
         let before = Kept::load(&self.secrets, &server).await?;
         let web = Web::on_behalf_of(&wanted.url, &*self.login_env.get().await).await;
-        let challenge = wanted.challenge.await?;
+        let mut challenge = wanted.challenge.await?;
+        // Some greet everybody and refuse what comes after; that refusal says what is needed.
+        if challenge.none_needed
+            && let Some(said) = self.state().challenges.get(&server)
+        {
+            challenge = said.clone();
+        }
         let found = discovery::find(&web, &wanted.url, &challenge).await?;
         let scope = scope(&wanted.settings, &challenge, &found, before.as_ref());
         let (redirect, client) = self
@@ -747,6 +755,15 @@ impl Authority {
         self.sign_ins
             .renew(&self.key, &self.url, &tokens.access)
             .await
+    }
+
+    /// The server refuses whoever is not signed in, and says this.
+    pub(crate) fn refused(&self, challenge: Challenge) {
+        let mut state = self.sign_ins.state();
+        if state.challenges.len() >= AT_HAND_MAX {
+            state.challenges.clear();
+        }
+        state.challenges.insert(self.key.clone(), challenge);
     }
 
     /// The server wants more rights.

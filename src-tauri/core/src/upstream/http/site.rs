@@ -276,10 +276,13 @@ impl Site {
                     "{at} answered {status}: it does not accept your sign-in any more; {}",
                     authority.how()
                 ),
-                Some(authority) => format!(
-                    "{at} answered {status}; {}; if it gave you a token, put that into its `headers`, as `Authorization`",
-                    authority.how()
-                ),
+                Some(authority) => {
+                    authority.refused(challenge);
+                    format!(
+                        "{at} answered {status}; {}; if it gave you a token, put that into its `headers`, as `Authorization`",
+                        authority.how()
+                    )
+                }
             };
             return (Fault::SignIn(detail), None);
         }
