@@ -23,6 +23,7 @@ use hyper_util::rt::TokioIo;
 use runbridge_core::catalog::{Catalog, CatalogConfig};
 use runbridge_core::clients::entry::{Entry, EntryTransport};
 use runbridge_core::secrets::Secrets;
+use runbridge_core::sign_in::SignIns;
 use runbridge_core::upstream::UpstreamLimits;
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
@@ -104,7 +105,7 @@ async fn catalog(address: SocketAddr) -> Arc<Catalog> {
         limits: UpstreamLimits::default(),
         cache_dir: None,
         login_env: BTreeMap::new().into(),
-        secrets: Secrets::in_memory(),
+        sign_ins: SignIns::new(Secrets::in_memory(), BTreeMap::new().into(), None),
         events,
     });
     let entry = Entry {

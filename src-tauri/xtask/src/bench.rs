@@ -60,7 +60,6 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
                     .push(value);
             };
             session(&program, engine, &mut add).with_context(|| format!("on {}", engine.name))?;
-            add("discovery", discovery(&program)?);
             let (above_bare, together) = over_http(&http)?;
             add("http_call", above_bare);
             add("http_together", together);
