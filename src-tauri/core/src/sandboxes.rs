@@ -2,6 +2,7 @@
 //! after a failure or when the settings that shape it have changed. Knows engines by their choice
 //! only.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -66,6 +67,9 @@ pub enum Standing {
 /// The one sandbox of this process, and how far it is.
 pub struct Sandboxes {
     owner: String,
+    /// Sandboxes opened so far. One that is replaced lives on until its last interpreter has ended,
+    /// so each owns its containers under a name of its own.
+    opened: AtomicU64,
     given: Option<Arc<dyn Guests>>,
     lock_folder: std::path::PathBuf,
     search: EngineSearch,
@@ -91,6 +95,7 @@ impl Sandboxes {
     ) -> Self {
         Self {
             owner,
+            opened: AtomicU64::new(0),
             given,
             lock_folder: paths.runtime.join("owners"),
             search: engine_search(environment, paths),
@@ -261,7 +266,10 @@ impl Sandboxes {
             image: shape.image,
             user: shape.user,
             limits: shape.limits,
-            owner: self.owner.clone(),
+            owner: match self.opened.fetch_add(1, Ordering::Relaxed) {
+                0 => self.owner.clone(),
+                before => format!("{}-{before}", self.owner),
+            },
             owner_lock_dir: self.lock_folder.clone(),
             search: self.search.clone(),
             spares: shape.spares,
