@@ -4,7 +4,8 @@
 //! All of them are `async`, so that none holds up the thread that draws.
 #![allow(
     clippy::unused_async,
-    reason = "Tauri runs the others on the main thread"
+    clippy::needless_pass_by_value,
+    reason = "Tauri runs the others on the main thread, and hands arguments over"
 )]
 
 use runbridge_core::api::{

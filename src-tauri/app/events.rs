@@ -66,7 +66,9 @@ async fn follow_changes(
             Change::Attention { attention } => {
                 let news = told.news_of(attention);
                 if notifications {
-                    news.into_iter().for_each(|news| notify::show(&app, news));
+                    for news in news {
+                        notify::show(&app, news);
+                    }
                 }
             }
             Change::Run { run } if notifications => {
