@@ -115,12 +115,13 @@ fn the_icon_follows_the_runs_and_a_run_is_stopped_in_the_tray() {
     desk.screen.line(&["Ready, 1 client connected"]);
     desk.screen.line(&["Clients (1)", "runbridge-testkit"]);
 
-    // A preset counts for the next run.
+    // A preset counts for the next interpreter.
     let greedy = "print(len(b'x' * (300 * 1024 * 1024)))";
     assert_eq!(client.run(greedy).status(), "success");
     desk.screen.click(&["Memory", "256 MiB"]);
     desk.screen.line(&["Memory per sandbox: 256 MiB"]);
-    let reply = client.run(greedy);
+    // What is live keeps the limit that it was started with.
+    let reply = client.run_with(json!({ "code": greedy, "session": "new" }));
     assert_eq!(reply.status(), "out_of_memory", "{}", reply.result);
 
     let run = client.send_run(json!({

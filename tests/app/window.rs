@@ -34,7 +34,7 @@ fn a_first_run_is_proved_and_limits_servers_and_memory_are_changed_in_the_window
         first_run(&window).await;
         let client = desk.client();
         a_server_is_lost_and_regained(&window, &client).await;
-        a_run_is_killed_at_the_new_limit(&window, &client).await;
+        a_run_is_killed_at_the_new_limit(&desk, &window, &client).await;
         memory_is_edited(&window, &client).await;
         a_run_is_seen_and_stopped(&window, &client).await;
 
@@ -92,8 +92,12 @@ while seen[-3:] != ['lost', 'back', 'back']:
     assert_eq!(reply.stdout(), "there\nlost\nback\nback\n");
 }
 
-async fn a_run_is_killed_at_the_new_limit(window: &Window, client: &runbridge_testkit::McpClient) {
-    let greedy = "block = bytearray(300 * 1024 * 1024)\nprint(len(block))";
+async fn a_run_is_killed_at_the_new_limit(
+    desk: &Desk,
+    window: &Window,
+    client: &runbridge_testkit::McpClient,
+) {
+    let greedy = "print(len(b'x' * (300 * 1024 * 1024)))";
     let reply = client.run(greedy);
     assert_eq!(reply.status(), "success", "{}", reply.result);
     window.press("Sandbox").await;
@@ -116,13 +120,17 @@ async fn a_run_is_killed_at_the_new_limit(window: &Window, client: &runbridge_te
         }
     }
     window.find(&shown("128 MiB")).await;
-    until("a run is killed at the new limit", || {
-        client.run(greedy).status() == "out_of_memory"
+    until("the limit is in force", || {
+        desk.settings()["limits"]["memory_bytes_max"] == 128 * 1024 * 1024
     });
+    // What is live keeps the limit that it was started with.
+    let reply = client.run_with(json!({ "code": greedy, "session": "new" }));
+    assert_eq!(reply.status(), "out_of_memory", "{}", reply.result);
 }
 
 async fn memory_is_edited(window: &Window, client: &runbridge_testkit::McpClient) {
-    let reply = client.run("save_memory('colour', {'name': 'red'})");
+    let run = |code: &str| client.run_with(json!({ "code": code, "session": "memory" }));
+    let reply = run("save_memory('colour', {'name': 'red'})");
     assert_eq!(reply.status(), "success", "{}", reply.result);
     window.press("Memory").await;
     window.press("colour").await;
@@ -130,7 +138,7 @@ async fn memory_is_edited(window: &Window, client: &runbridge_testkit::McpClient
     window.fill("//textarea", r#"{"name": "green"}"#).await;
     window.press("Save").await;
     window.gone("//textarea").await;
-    let reply = client.run("print(load_memory('colour'))");
+    let reply = run("print(load_memory('colour'))");
     assert!(reply.stdout().contains("green"), "{}", reply.result);
 }
 
@@ -139,6 +147,7 @@ async fn a_run_is_seen_and_stopped(window: &Window, client: &runbridge_testkit::
     let run = client.send_run(json!({
         "code": "import time\nprint('under way', flush=True)\ntime.sleep(90)",
         "timeout": 100,
+        "session": "memory",
     }));
     window.press("print('under way', flush=True)").await;
     window.says("under way").await;
