@@ -7,7 +7,7 @@ mod place;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -95,6 +95,9 @@ pub enum Standing {
 /// The sandboxes of this process, and how far they are.
 pub struct Sandboxes {
     owner: String,
+    /// Sandboxes opened so far. One that is replaced lives on until its last interpreter has ended,
+    /// so each owns its containers under a name of its own.
+    opened: AtomicU64,
     given: Option<Arc<dyn Guests>>,
     lock_folder: PathBuf,
     search: EngineSearch,
@@ -193,6 +196,7 @@ impl Sandboxes {
     ) -> Self {
         Self {
             owner,
+            opened: AtomicU64::new(0),
             given,
             lock_folder: paths.runtime.join("owners"),
             search: engine_search(environment, paths),
@@ -547,7 +551,10 @@ impl Sandboxes {
             image: shape.image,
             user: shape.user,
             limits: shape.limits,
-            owner: self.owner.clone(),
+            owner: match self.opened.fetch_add(1, Ordering::Relaxed) {
+                0 => self.owner.clone(),
+                before => format!("{}-{before}", self.owner),
+            },
             owner_lock_dir: self.lock_folder.clone(),
             search: self.search.clone(),
             spares: shape.spares,

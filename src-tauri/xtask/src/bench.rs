@@ -2,6 +2,7 @@
 //! repetitions of all measures are interleaved, so that a busy minute of the machine hits all alike,
 //! and a fixed piece of work is timed among them to tell how busy it was.
 
+mod app;
 mod results;
 
 use std::collections::BTreeMap;
@@ -30,6 +31,9 @@ pub(crate) struct Arguments {
     /// Measure nothing; write the table of the last result into the README.
     #[arg(long)]
     readme: bool,
+    /// Measure the desktop app instead, on the first engine.
+    #[arg(long)]
+    app: bool,
 }
 
 /// `cargo xtask bench`.
@@ -38,6 +42,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return write_readme();
     }
     setup::run_all()?;
+    if arguments.app {
+        return measure_app(arguments);
+    }
     let program = match &arguments.program {
         Some(program) => program
             .canonicalize()
@@ -93,6 +100,21 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         "written to {}; `cargo xtask bench --readme` puts it into the README",
         path.display()
     ));
+    Ok(())
+}
+
+/// `cargo xtask bench --app`; `--program` names an app with its sidecar beside it.
+fn measure_app(arguments: &Arguments) -> anyhow::Result<()> {
+    crate::app::set_up_screen()?;
+    let program = match &arguments.program {
+        Some(program) => program.clone(),
+        None => crate::app::build(true)?,
+    };
+    let engines = engine::for_tests(&target().join("engines"))?;
+    let repetitions = if arguments.quick { 2 } else { 7 };
+    for line in app::measure(&program, engines.first()?, repetitions)? {
+        println!("{line}");
+    }
     Ok(())
 }
 

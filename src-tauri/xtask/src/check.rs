@@ -1,7 +1,7 @@
 //! What a commit must pass besides its tests.
 
 use crate::shell::{cargo, run, say};
-use crate::tidy;
+use crate::{app, tidy};
 
 /// `cargo xtask check`.
 pub(crate) fn run_all() -> anyhow::Result<()> {
@@ -19,7 +19,16 @@ pub(crate) fn format() -> anyhow::Result<()> {
 /// No warning of the compiler or of clippy.
 pub(crate) fn clippy() -> anyhow::Result<()> {
     say("cargo clippy");
-    clippy_of(&["--workspace", "--exclude", "runbridge-guest-build"])
+    clippy_of(&[
+        "--workspace",
+        "--exclude",
+        "runbridge-guest-build",
+        "--exclude",
+        "runbridge-app",
+    ])?;
+    // By itself, as it is built: its dependencies would have the others compiled with other features.
+    app::prepare()?;
+    clippy_of(&["--package", "runbridge-app"])
 }
 
 /// The same for the embedded backend, by itself: it has wasmtime compiled.

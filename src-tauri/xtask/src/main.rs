@@ -6,8 +6,10 @@
     reason = "these commands talk to the person who typed them"
 )]
 
+mod app;
 mod bench;
 mod bindings;
+mod bundle;
 mod check;
 mod conformance;
 mod demo;
@@ -15,6 +17,7 @@ mod engine;
 mod engines;
 mod guest;
 mod http;
+mod icons;
 mod image;
 mod licences;
 mod mcpb;
@@ -64,6 +67,14 @@ enum Command {
     Licences(licences::Arguments),
     /// Check and test the window.
     Ui,
+    /// Build and start the desktop app.
+    App(app::Arguments),
+    /// Make packages of the desktop app for this system.
+    Bundle(bundle::Arguments),
+    /// Write the file that installed apps ask for the newest version.
+    UpdateManifest(bundle::ManifestArguments),
+    /// Draw the icons of the app from their sources.
+    Icons,
     /// Formatting, clippy and tidy.
     Check,
     /// What the compiler cannot check: who may know what.
@@ -84,6 +95,10 @@ fn main() -> ExitCode {
         Command::Bindings(arguments) => bindings::run(&arguments),
         Command::Licences(arguments) => licences::run(&arguments),
         Command::Ui => ui::run_all(),
+        Command::App(arguments) => app::run_command(&arguments),
+        Command::Bundle(arguments) => bundle::run_command(&arguments),
+        Command::UpdateManifest(arguments) => bundle::manifest(&arguments),
+        Command::Icons => icons::draw_all(),
         Command::Check => check::run_all(),
         Command::Tidy => tidy::run_all(),
     };

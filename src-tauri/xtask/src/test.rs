@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 
 use crate::engine::{self, Engines};
 use crate::shell::{build_sidecar, cargo, root, say, target, which};
-use crate::{bindings, check, guest, setup, shell, tidy, ui};
+use crate::{app, bindings, check, guest, setup, shell, tidy, ui};
 
 /// Most tests wait for a container, so there are more of them at once than cores.
 const TEST_THREADS: &str = "4";
@@ -27,6 +27,9 @@ pub(crate) struct Arguments {
     /// Test the embedded sandbox by itself and nothing else.
     #[arg(long, conflicts_with = "filter")]
     embedded: bool,
+    /// Test the desktop app and nothing else.
+    #[arg(long)]
+    app: bool,
     /// Run only the Rust tests whose name has this text, and nothing else.
     filter: Option<String>,
 }
@@ -110,6 +113,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let begun = Instant::now();
     let components = setup::run_all()?;
     guest::run(&guest::Arguments::default())?;
+    if arguments.app || arguments.filter.is_none() {
+        app::set_up_tests()?;
+    }
     let (engines, why_missing) = match engine::for_tests(&target().join("engines")) {
         Ok(engines) => (
             engines,
@@ -141,18 +147,35 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         components: &components,
         skips: &skips,
     };
-    tally.counted("Rust tests", || {
-        run_tests(&USUAL_PACKAGES, arguments.filter.as_deref(), |command| {
-            environment.give(command);
-        })
-    });
+    if !arguments.app {
+        tally.counted("Rust tests", || {
+            run_tests(&USUAL_PACKAGES, arguments.filter.as_deref(), |command| {
+                environment.give(command);
+            })
+        });
+    }
+    if arguments.app || arguments.filter.is_none() {
+        tally.counted("desktop app", || {
+            let mut count = Count::default();
+            for packages in APP_PACKAGES {
+                count.add(run_tests(
+                    packages,
+                    arguments.filter.as_deref(),
+                    |command| {
+                        environment.give(command);
+                    },
+                )?);
+            }
+            Ok(count)
+        });
+    }
     for line in std::fs::read_to_string(&skips).unwrap_or_default().lines() {
         // The runner counted it among those that passed.
         tally.total.passed = tally.total.passed.saturating_sub(1);
         tally.total.skipped += 1;
         tally.skips.push(line.to_owned());
     }
-    if arguments.filter.is_none() {
+    if arguments.filter.is_none() && !arguments.app {
         for python in pythons() {
             tally.counted(&format!("guest tests on {}", python.display()), || {
                 guest_tests(&python)
@@ -227,8 +250,22 @@ impl Environment<'_> {
     }
 }
 
-/// Every package but the builder of the embedded Python, which has no tests.
-const USUAL_PACKAGES: [&str; 3] = ["--workspace", "--exclude", "runbridge-guest-build"];
+/// Every package but the builder of the embedded Python, which has no tests, and the app, whose dependencies would have the others compiled with other features.
+const USUAL_PACKAGES: [&str; 7] = [
+    "--workspace",
+    "--exclude",
+    "runbridge-guest-build",
+    "--exclude",
+    "runbridge-app",
+    "--exclude",
+    "runbridge-app-tests",
+];
+
+/// The desktop app: its units, then itself.
+const APP_PACKAGES: [&[&str]; 2] = [
+    &["--package", "runbridge-app"],
+    &["--package", "runbridge-app-tests"],
+];
 
 /// The tests of the embedded sandbox, which need what `cargo xtask guest` builds.
 const EMBEDDED_PACKAGES: [&str; 6] = [

@@ -46,6 +46,21 @@ pub(crate) fn screens() -> anyhow::Result<()> {
     script("screens")
 }
 
+/// The window as the app shows it, in `ui/dist`.
+pub(crate) fn build() -> anyhow::Result<()> {
+    script("build")
+}
+
+/// Install one package from npm into `folder`.
+pub(crate) fn install(folder: &Path, package: &str) -> anyhow::Result<()> {
+    let node = newer_node()?;
+    let mut command = npm(node.as_deref());
+    command
+        .current_dir(folder)
+        .args(["install", "--no-audit", "--no-fund", package]);
+    run_quietly(&mut command).map(|_| ())
+}
+
 fn script(name: &str) -> anyhow::Result<()> {
     let node = ready()?;
     say(format_args!("npm run {name}"));

@@ -1,0 +1,94 @@
+//! The bridge while the app runs: owned, open, lent to clients. What the app has in hand is here, and
+//! it is ended here in order.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Context as _;
+use runbridge_core::bridge::{Bridge, Role};
+use runbridge_core::desk::{AppFacts, Desk};
+use runbridge_core::paths::{Environment, Paths};
+#[cfg(unix)]
+use runbridge_core::{listener::Listener, local_socket::Owner};
+
+use crate::sidecar_copy;
+
+/// See the module.
+pub(crate) struct Served {
+    desk: Desk,
+    bridge: Arc<Bridge>,
+    #[cfg(unix)]
+    listener: Mutex<Option<Listener>>,
+    /// The right to be the app; given back last.
+    #[cfg(unix)]
+    _owner: Owner,
+}
+
+impl Served {
+    /// Become the app of this user and lend a bridge to all clients. Needs a tokio runtime.
+    pub(crate) fn open(
+        environment: Environment,
+        paths: &Paths,
+        app: &Path,
+    ) -> anyhow::Result<Self> {
+        #[cfg(unix)]
+        let owner = Owner::claim(paths)?;
+        let sidecar = sidecar(app, paths);
+        let bridge = Bridge::open(environment, Role::Serve)?;
+        #[cfg(unix)]
+        let listener =
+            Listener::open(Arc::clone(&bridge), &owner).context("clients cannot be let in")?;
+        let desk = Desk::open(
+            Arc::clone(&bridge),
+            AppFacts {
+                sidecar,
+                logs: Some(paths.logs.clone()),
+            },
+        );
+        Ok(Self {
+            desk,
+            bridge,
+            #[cfg(unix)]
+            listener: Mutex::new(Some(listener)),
+            #[cfg(unix)]
+            _owner: owner,
+        })
+    }
+
+    /// What the window and the tray ask.
+    pub(crate) fn desk(&self) -> &Desk {
+        &self.desk
+    }
+
+    /// Let all clients go, then end everything that was started. Bounded in time; waits for it.
+    pub(crate) fn shut_down(&self) {
+        tauri::async_runtime::block_on(async {
+            #[cfg(unix)]
+            {
+                let listener = self
+                    .listener
+                    .lock()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .take();
+                if let Some(listener) = listener {
+                    listener.shut_down().await;
+                }
+            }
+            self.desk.shut_down().await;
+            self.bridge.shut_down().await;
+        });
+        tracing::info!("Runbridge has ended");
+    }
+}
+
+/// The path of the sidecar that clients are given. Without a copy, the one beside us must do.
+fn sidecar(app: &Path, paths: &Paths) -> std::path::PathBuf {
+    let (original, copy) = (sidecar_copy::beside(app), sidecar_copy::place(paths));
+    match sidecar_copy::refresh(&original, &copy) {
+        Ok(()) => copy,
+        Err(error) => {
+            tracing::warn!("clients are given {}: {error:#}", original.display());
+            original
+        }
+    }
+}

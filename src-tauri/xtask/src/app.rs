@@ -1,0 +1,90 @@
+//! `cargo xtask app`: the desktop app from a clean clone. It brings what a build of it needs; the app
+//! itself knows nothing of this.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::engines;
+use crate::shell::{build_sidecar, cargo, run, run_quietly, say, target};
+use crate::ui;
+
+/// What it is compiled against and what it loads when it starts, as Debian packages.
+const PACKAGES: &[&str] = &["libwebkit2gtk-4.1-dev", "libayatana-appindicator3-1"];
+
+/// What its tests drive it with.
+const TEST_PACKAGES: &[&str] = &[
+    "webkit2gtk-driver",
+    "xvfb",
+    "openbox",
+    "dbus-daemon",
+    "python3-gi",
+    "xdotool",
+];
+
+/// Options of `cargo xtask app`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Given to the app, such as `--hidden`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+/// `cargo xtask app`.
+pub(crate) fn run_command(arguments: &Arguments) -> anyhow::Result<()> {
+    let app = build(false)?;
+    say("starting the app; it ends by Quit in its tray or with Ctrl+C");
+    run(Command::new(app).args(&arguments.arguments))
+}
+
+/// Build the app with its window and the sidecar beside it; gives its path.
+pub(crate) fn build(release: bool) -> anyhow::Result<PathBuf> {
+    prepare()?;
+    build_sidecar(release)?;
+    let mut command = cargo();
+    command.args(["build", "--package", "runbridge-app"]);
+    if release {
+        command.arg("--release");
+    }
+    run(&mut command)?;
+    let profile = if release { "release" } else { "debug" };
+    Ok(target().join(profile).join("runbridge-app"))
+}
+
+/// All that the compiler asks for: the system's webview and the page that goes into the app.
+pub(crate) fn prepare() -> anyhow::Result<()> {
+    packages(PACKAGES)?;
+    ui::build()
+}
+
+/// What the tests of the app need besides.
+pub(crate) fn set_up_tests() -> anyhow::Result<()> {
+    packages(TEST_PACKAGES)?;
+    build(false).map(|_| ())
+}
+
+/// A screen for whoever measures.
+pub(crate) fn set_up_screen() -> anyhow::Result<()> {
+    packages(&["xvfb"])
+}
+
+/// Installs what is missing, where packages are Debian's; elsewhere the build says what it lacks.
+fn packages(wanted: &[&'static str]) -> anyhow::Result<()> {
+    if !engines::on_path("dpkg-query") {
+        return Ok(());
+    }
+    let missing: Vec<&str> = wanted
+        .iter()
+        .copied()
+        .filter(|package| !is_installed(package))
+        .collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    engines::install(&missing)
+}
+
+fn is_installed(package: &str) -> bool {
+    let mut query = Command::new("dpkg-query");
+    query.args(["--show", "--showformat=${db:Status-Abbrev}", package]);
+    run_quietly(&mut query).is_ok_and(|status| status.starts_with("ii"))
+}

@@ -1,0 +1,267 @@
+//! `cargo xtask bundle`: packages of the desktop app for the system this runs on, with the sidecar in
+//! them. Signing and updates are asked for by variables; without them the packages are plain.
+
+#[cfg(target_os = "linux")]
+mod clean_root;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+
+use crate::shell::{build_sidecar, root, run, run_quietly, say, target};
+use crate::{app, ui};
+
+/// Brings the packaging program.
+const CLI: &str = "@tauri-apps/cli@2.12.5";
+
+/// Beside the app's own configuration, for packages alone: a file that is named there must exist
+/// whenever the app is compiled.
+const OVERLAY: &str = "src-tauri/app/tauri.bundle.conf.json";
+
+/// The public half of the key that signs updates, as `tauri signer generate` prints it.
+const UPDATE_KEY: &str = "RUNBRIDGE_UPDATE_KEY";
+
+/// The address of the file that says which version is the newest.
+const UPDATE_ADDRESS: &str = "RUNBRIDGE_UPDATE_ADDRESS";
+
+/// Options of `cargo xtask bundle`.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Kinds of packages, such as `deb,rpm`; the usual ones of this system otherwise.
+    #[arg(long)]
+    kinds: Option<String>,
+    /// Without optimisation: quick to build, for trying the packages themselves.
+    #[arg(long)]
+    debug: bool,
+    /// Then install the .deb into a clean Debian, start it there and remove it; as root.
+    #[cfg(target_os = "linux")]
+    #[arg(long)]
+    try_install: bool,
+}
+
+/// `cargo xtask bundle`.
+pub(crate) fn run_command(arguments: &Arguments) -> anyhow::Result<()> {
+    app::prepare()?;
+    stage(!arguments.debug)?;
+    let cli = cli()?;
+    let mut build = Command::new(cli);
+    build
+        .current_dir(root())
+        .args(["build", "--config", OVERLAY])
+        .args([
+            "--bundles",
+            arguments.kinds.as_deref().unwrap_or(usual_kinds()),
+        ]);
+    if arguments.debug {
+        build.arg("--debug");
+    }
+    if let Some(more) = of_variables(|name| std::env::var(name).ok().filter(|it| !it.is_empty())) {
+        build.args(["--config", &more.to_string()]);
+    }
+    run(&mut build)?;
+    let profile = if arguments.debug { "debug" } else { "release" };
+    let bundle = target().join(profile).join("bundle");
+    say(format_args!("packages are in {}", bundle.display()));
+    #[cfg(target_os = "linux")]
+    if arguments.try_install {
+        clean_root::try_newest(&bundle)?;
+    }
+    Ok(())
+}
+
+fn usual_kinds() -> &'static str {
+    match std::env::consts::OS {
+        "linux" => "deb,rpm",
+        "macos" => "app,dmg",
+        _ => "msi,nsis",
+    }
+}
+
+/// Put the sidecar where the overlay names it, under the name that the packaging program wants.
+fn stage(release: bool) -> anyhow::Result<()> {
+    let sidecar = build_sidecar(release)?;
+    let version = run_quietly(Command::new("rustc").arg("-vV"))?;
+    let triple = version
+        .lines()
+        .find_map(|line| line.strip_prefix("host: "))
+        .context("rustc does not say what it compiles for")?;
+    let folder = root().join("target/bundle");
+    std::fs::create_dir_all(&folder)?;
+    let staged = folder.join(format!(
+        "runbridge-{triple}{}",
+        std::env::consts::EXE_SUFFIX
+    ));
+    std::fs::copy(&sidecar, &staged)
+        .with_context(|| format!("cannot copy {} to {}", sidecar.display(), staged.display()))?;
+    Ok(())
+}
+
+/// The packaging program, installed once.
+fn cli() -> anyhow::Result<PathBuf> {
+    let folder = target().join("tauri-cli");
+    let name = if cfg!(windows) { "tauri.cmd" } else { "tauri" };
+    let program = folder.join("node_modules/.bin").join(name);
+    let stamp = folder.join("stamp");
+    if !std::fs::read_to_string(&stamp).is_ok_and(|found| found == CLI) {
+        say(format_args!("installing {CLI}"));
+        std::fs::create_dir_all(&folder)?;
+        std::fs::write(folder.join("package.json"), r#"{"private":true}"#)?;
+        ui::install(&folder, CLI)?;
+        std::fs::write(&stamp, CLI)?;
+    }
+    Ok(program)
+}
+
+/// What the variables ask for besides: updates, and on macOS a signature of no one where there is no
+/// certificate, since a program without any does not start there.
+fn of_variables(variable: impl Fn(&str) -> Option<String>) -> Option<Value> {
+    let mut more = json!({});
+    if let (Some(key), Some(address)) = (variable(UPDATE_KEY), variable(UPDATE_ADDRESS)) {
+        more["plugins"]["updater"] = json!({ "pubkey": key, "endpoints": [address] });
+        more["bundle"]["createUpdaterArtifacts"] = json!(true);
+    }
+    if std::env::consts::OS == "macos" && variable("APPLE_SIGNING_IDENTITY").is_none() {
+        more["bundle"]["macOS"]["signingIdentity"] = json!("-");
+    }
+    (more != json!({})).then_some(more)
+}
+
+/// Options of `cargo xtask update-manifest`.
+#[derive(clap::Args)]
+pub(crate) struct ManifestArguments {
+    /// The folder of all packages with their `.sig` files.
+    packages: PathBuf,
+    /// The address under which that folder is published.
+    address: String,
+}
+
+/// `cargo xtask update-manifest`: the file that installed apps ask for the newest version.
+pub(crate) fn manifest(arguments: &ManifestArguments) -> anyhow::Result<()> {
+    let mut names: Vec<String> = std::fs::read_dir(&arguments.packages)
+        .with_context(|| format!("cannot read {}", arguments.packages.display()))?
+        .flatten()
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .collect();
+    names.sort();
+    let manifest = manifest_of(
+        env!("CARGO_PKG_VERSION"),
+        &arguments.address,
+        &names,
+        |name| Ok(std::fs::read_to_string(arguments.packages.join(name))?),
+    )?;
+    let path = arguments.packages.join("latest.json");
+    std::fs::write(&path, serde_json::to_string_pretty(&manifest)?)?;
+    say(format_args!("written to {}", path.display()));
+    Ok(())
+}
+
+fn manifest_of(
+    version: &str,
+    address: &str,
+    names: &[String],
+    signature: impl Fn(&str) -> anyhow::Result<String>,
+) -> anyhow::Result<Value> {
+    let mut platforms = serde_json::Map::new();
+    for name in names {
+        let Some(package) = name.strip_suffix(".sig") else {
+            continue;
+        };
+        let Some(platform) = platform_of(package) else {
+            continue;
+        };
+        let entry = json!({
+            "signature": signature(name)?.trim(),
+            "url": format!("{}/{package}", address.trim_end_matches('/')),
+        });
+        platforms.entry(platform).or_insert(entry);
+    }
+    if platforms.is_empty() {
+        anyhow::bail!("no package is signed, so there is nothing to update to");
+    }
+    Ok(json!({ "version": version, "platforms": platforms }))
+}
+
+/// The platform as the updater calls it, from a package's name; those that it cannot install have none.
+fn platform_of(package: &str) -> Option<String> {
+    let machine = if package.contains("aarch64") || package.contains("arm64") {
+        "aarch64"
+    } else {
+        "x86_64"
+    };
+    let ending = |ending: &str| Path::new(package).to_string_lossy().ends_with(ending);
+    let system = if ending(".AppImage") || ending(".AppImage.tar.gz") {
+        "linux"
+    } else if ending(".deb") {
+        return Some(format!("linux-{machine}-deb"));
+    } else if ending(".rpm") {
+        return Some(format!("linux-{machine}-rpm"));
+    } else if ending(".app.tar.gz") {
+        "darwin"
+    } else if ending("-setup.exe") {
+        "windows"
+    } else if ending(".msi") {
+        return Some(format!("windows-{machine}-msi"));
+    } else {
+        return None;
+    };
+    Some(format!("{system}-{machine}"))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test ends where its set-up fails")]
+
+    use super::*;
+
+    #[test]
+    fn the_manifest_names_each_signed_package_once() {
+        let names = [
+            "Runbridge_0.1.0_amd64.deb",
+            "Runbridge_0.1.0_amd64.deb.sig",
+            "Runbridge_0.1.0_x64-setup.exe.sig",
+            "Runbridge_aarch64.app.tar.gz.sig",
+            "checksums.txt",
+        ]
+        .map(str::to_owned);
+        let manifest = manifest_of("0.1.0", "https://example.com/v/", &names, |name| {
+            Ok(format!("{name}!\n"))
+        });
+        assert_eq!(
+            manifest.unwrap(),
+            json!({
+                "version": "0.1.0",
+                "platforms": {
+                    "linux-x86_64-deb": {
+                        "signature": "Runbridge_0.1.0_amd64.deb.sig!",
+                        "url": "https://example.com/v/Runbridge_0.1.0_amd64.deb",
+                    },
+                    "windows-x86_64": {
+                        "signature": "Runbridge_0.1.0_x64-setup.exe.sig!",
+                        "url": "https://example.com/v/Runbridge_0.1.0_x64-setup.exe",
+                    },
+                    "darwin-aarch64": {
+                        "signature": "Runbridge_aarch64.app.tar.gz.sig!",
+                        "url": "https://example.com/v/Runbridge_aarch64.app.tar.gz",
+                    },
+                },
+            })
+        );
+        assert!(manifest_of("0.1.0", "a", &["x.deb".to_owned()], |_| Ok(String::new())).is_err());
+    }
+
+    #[test]
+    fn updates_are_asked_for_by_key_and_address_together() {
+        let of = |given: &[&str]| {
+            of_variables(|name| given.contains(&name).then(|| format!("the {name}")))
+        };
+        let asked = of(&[UPDATE_KEY, UPDATE_ADDRESS]).unwrap();
+        assert_eq!(
+            asked["plugins"]["updater"]["pubkey"],
+            format!("the {UPDATE_KEY}")
+        );
+        let without = of(&[UPDATE_KEY, "APPLE_SIGNING_IDENTITY"]);
+        assert_eq!(without, None);
+    }
+}
