@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use runbridge_core::catalog::{CatalogEvent, Offer};
 use runbridge_core::clients::entry::{Entry, EntryTransport};
-use runbridge_core::upstream::{Progress, UpstreamError, UpstreamLimits, UpstreamState};
+use runbridge_core::upstream::{Caller, Progress, UpstreamError, UpstreamLimits, UpstreamState};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -410,8 +410,8 @@ async fn what_is_no_server_says_what_it_is() {
         assert_eq!(peer.seen().len(), requests);
     }
     insta::assert_snapshot!(told.join("\n"), @r#"
-    401 application/json: "server_auth_required": server `fake` needs you to sign in: http://PEER/mcp answered 401 Unauthorized; put the token that it gives you into its `headers`, as `Authorization` (1 requests)
-    403 text/plain: "server_auth_required": server `fake` needs you to sign in: http://PEER/mcp answered 403 Forbidden; put the token that it gives you into its `headers`, as `Authorization` (1 requests)
+    401 application/json: "server_auth_required": server `fake` needs you to sign in: http://PEER/mcp answered 401 Unauthorized; sign in in Runbridge: choose Sign in beside the server in its window, or run `runbridge login fake`; if it gave you a token, put that into its `headers`, as `Authorization` (1 requests)
+    403 text/plain: "server_auth_required": server `fake` needs you to sign in: http://PEER/mcp answered 403 Forbidden; sign in in Runbridge: choose Sign in beside the server in its window, or run `runbridge login fake`; if it gave you a token, put that into its `headers`, as `Authorization` (1 requests)
     403 text/plain: "server_protocol": server `fake`: http://PEER/mcp answered 403 Forbidden: not from here (2 requests)
     200 text/html: "server_protocol": server `fake`: http://PEER/mcp answered with a web page (text/html) instead of MCP; check the address, and whether a sign-in page or a proxy stands before it (2 requests)
     404 text/html: "server_protocol": server `fake`: http://PEER/mcp answered 404 Not Found (3 requests)
@@ -700,9 +700,16 @@ async fn progress_of_a_call_reaches_its_caller_and_nobody_else() {
         };
         let call = |tool, progress| {
             let arguments = serde_json::Map::new();
-            bench
-                .catalog
-                .call_with_progress("fake", tool, arguments, None, Some(progress))
+            bench.catalog.call_for(
+                "fake",
+                tool,
+                arguments,
+                None,
+                Caller {
+                    progress: Some(progress),
+                    person: None,
+                },
+            )
         };
         let (steps, echo) = tokio::join!(call("steps", listener("a")), call("echo", listener("b")));
         steps.unwrap();

@@ -19,6 +19,7 @@ mod limits;
 mod memory;
 mod patience;
 mod python;
+mod questions;
 mod real_clients;
 mod real_servers;
 #[cfg(unix)]
@@ -29,6 +30,7 @@ mod sandbox;
 #[cfg(target_os = "linux")]
 mod secrets;
 mod servers;
+mod sign_in;
 mod tokens;
 
 use runbridge_testkit::{Bridge, BridgeOptions, Engine, TempHome};

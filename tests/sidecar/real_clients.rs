@@ -20,6 +20,9 @@ fn heard(home: &TempHome, program: &Path, arguments: &[&str]) -> (String, String
         .env_clear()
         .env("HOME", home.path())
         .env("PATH", std::env::var_os("PATH").unwrap())
+        // Otherwise opencode asks its makers for news first.
+        .env("OPENCODE_DISABLE_MODELS_FETCH", "1")
+        .env("OPENCODE_DISABLE_AUTOUPDATE", "1")
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -139,7 +142,8 @@ fn gemini_connects_to_us() {
 #[test]
 fn opencode_connects_to_us() {
     let (home, opencode) = (TempHome::new(), components().client("opencode"));
-    let before = "{\n  // mine\n  \"mcp\": {\"other\": {\"type\": \"local\", \"command\": [\"/bin/cat\"], \"enabled\": false}}\n}\n";
+    // It puts the schema in where that is missing.
+    let before = "{\n  \"$schema\": \"https://opencode.ai/config.json\",\n  // mine\n  \"mcp\": {\"other\": {\"type\": \"local\", \"command\": [\"/bin/cat\"], \"enabled\": false}}\n}\n";
     home.write(".config/opencode/opencode.jsonc", before);
     runbridge(&home, &["connect", "opencode"]);
     // It lists on stderr, and draws as it does so.

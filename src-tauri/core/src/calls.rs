@@ -26,13 +26,14 @@ use crate::events::Hint;
 use crate::live_runs::LiveRun;
 use crate::memory::{MemoryError, UpdateResult, Writer};
 use crate::output::{OutputError, run_of_name};
+use crate::questions::{Ask, Asked as Wanted};
 use crate::redact::Redactor;
-use crate::run::{self, Report};
+use crate::run::{self, Audience, Report};
 use crate::sandboxes::SandboxFacts;
 use crate::saved_tools::{NewTool, SavedToolsError};
 use crate::timestamp::now_ms;
 use crate::tokens;
-use crate::upstream::{Progress, UpstreamError, UpstreamState};
+use crate::upstream::{Caller, Person, Progress, UpstreamError, UpstreamState};
 
 /// Results of a search that one call may ask for.
 const SEARCH_RESULTS_MAX: usize = 100;
@@ -61,6 +62,8 @@ pub(crate) struct RunCalls {
     sandbox: Option<Arc<SandboxFacts>>,
     /// Hears how far tool calls have got.
     report: Option<Report>,
+    /// Puts questions of servers to the person behind the run.
+    ask: Option<Ask>,
     notes: Mutex<BTreeSet<String>>,
     /// What the results of its calls would have cost a model.
     result_tokens: AtomicU64,
@@ -177,7 +180,7 @@ impl RunCalls {
         asker: Asker,
         servers: Option<Vec<String>>,
         sandbox: Option<Arc<SandboxFacts>>,
-        report: Option<Report>,
+        audience: Audience,
     ) -> Self {
         let settings = bridge.settings();
         Self {
@@ -192,7 +195,8 @@ impl RunCalls {
             at_once: Semaphore::new(settings.limits.calls_at_once_max as usize),
             called: Mutex::default(),
             sandbox,
-            report,
+            report: audience.report,
+            ask: audience.ask,
             notes: Mutex::default(),
             result_tokens: AtomicU64::new(0),
         }
@@ -325,11 +329,16 @@ impl RunCalls {
             let redactor = Arc::clone(&redactor);
             Arc::new(move |words: &str| report(&format!("{called}: {}", redactor.text(words))))
         });
+        let person = self.ask.clone().map(|ask| Person {
+            run: self.run_id.clone(),
+            ask: redacted(ask, Arc::clone(&redactor)),
+        });
+        let caller = Caller { progress, person };
         let open = self.open_call(&server.name, &call.tool, &told);
         let called = self
             .bridge
             .catalog()
-            .call_with_progress(&server.name, &call.tool, arguments, None, progress)
+            .call_for(&server.name, &call.tool, arguments, None, caller)
             .await;
         match &called {
             Ok(answer) => {
@@ -810,6 +819,21 @@ fn shorten(number: &str) -> String {
 fn raw(value: &impl Serialize) -> Result<Box<RawValue>, CallError> {
     to_raw_value(value)
         .map_err(|error| CallError::new("runtime", format!("the answer is no JSON: {error}")))
+}
+
+/// What a server asks leaves for a screen.
+fn redacted(ask: Ask, redactor: Arc<Redactor>) -> Ask {
+    Arc::new(move |mut question| {
+        question.message = redactor.text(&question.message).into_owned();
+        if let Wanted::Form(schema) = &mut question.asked {
+            let mut value = Value::Object(std::mem::take(schema));
+            redactor.json(&mut value);
+            if let Value::Object(clean) = value {
+                *schema = clean;
+            }
+        }
+        ask(question)
+    })
 }
 
 fn value_error(message: String) -> CallError {

@@ -21,6 +21,7 @@ use crate::interpreters::{Busy, Lease, LiveInterpreter};
 use crate::late_runs::UnderWay;
 use crate::live_runs::{self, Begun, LiveRun};
 use crate::output::run_name;
+use crate::questions::Ask;
 use crate::redact::Redactor;
 use crate::reply::{self, ErrorFacts, OutputMode, Reply, ReplyLimits, RunFacts, Status};
 use crate::request::{PythonRequest, SESSION_DEFAULT};
@@ -40,6 +41,15 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 /// Hears what a run is waiting for, in words.
 pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// Who follows a run.
+#[derive(Clone, Default)]
+pub struct Audience {
+    /// Hears what it is doing.
+    pub report: Option<Report>,
+    /// Puts questions of servers to its user.
+    pub ask: Option<Ask>,
+}
+
 /// Execute one run and make its reply. `cancel` ends it early; dropping the future leaves the run
 /// to its deadline. Runs of one session go in the order of `arrival`.
 pub async fn run_python(
@@ -48,12 +58,12 @@ pub async fn run_python(
     client: Option<&str>,
     request: PythonRequest,
     cancel: CancellationToken,
-    report: Option<Report>,
+    audience: Audience,
     arrival: Option<Arrival>,
 ) -> Reply {
     let id = unguessable();
     run_as(
-        id, bridge, connection, client, request, cancel, report, arrival,
+        id, bridge, connection, client, request, cancel, audience, arrival,
     )
     .await
 }
@@ -70,7 +80,7 @@ pub(crate) async fn run_as(
     client: Option<&str>,
     request: PythonRequest,
     cancel: CancellationToken,
-    report: Option<Report>,
+    audience: Audience,
     arrival: Option<Arrival>,
 ) -> Reply {
     if let Some(arrival) = &arrival {
@@ -110,7 +120,8 @@ pub(crate) async fn run_as(
         redactor,
         id,
         cancel,
-        report,
+        report: audience.report,
+        ask: audience.ask,
         live: Arc::new(live),
     };
     run.execute(request, servers, facts, arrival).await
@@ -147,6 +158,7 @@ struct Run<'a> {
     id: u64,
     cancel: CancellationToken,
     report: Option<Report>,
+    ask: Option<Ask>,
     live: Arc<LiveRun>,
 }
 
@@ -190,7 +202,10 @@ impl Run<'_> {
             },
             servers.clone(),
             lease.sandbox.clone(),
-            self.report.clone(),
+            Audience {
+                report: self.report.clone(),
+                ask: self.ask.clone(),
+            },
         ));
         lease.runs += 1;
         let run = RunRequest {

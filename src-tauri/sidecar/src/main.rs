@@ -56,6 +56,10 @@ enum Command {
     Restore(cli::connect::ChangeArguments),
     /// Look at and change what the model remembers
     Memory(cli::memory::MemoryArguments),
+    /// Sign in to a remote server with a browser
+    Login(cli::login::LoginArguments),
+    /// Sign out of it
+    Logout(cli::login::LogoutArguments),
     /// Keep values that servers need and no file should show
     Secret(cli::secret::SecretArguments),
     /// Check engine, image, limits and servers; says what to do about each problem
@@ -97,6 +101,8 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Move(arguments) => cli::connect::run(&arguments, Action::Move, false),
         Command::Restore(arguments) => cli::connect::run(&arguments, Action::Restore, false),
         Command::Memory(arguments) => cli::memory::run(arguments),
+        Command::Login(arguments) => cli::login::login(arguments).await,
+        Command::Logout(arguments) => cli::login::logout(arguments).await,
         Command::Secret(arguments) => cli::secret::run(arguments).await,
         Command::Doctor(arguments) => cli::doctor::run(arguments).await,
     }

@@ -114,6 +114,7 @@ fn session(
     engine: &Engine,
     add: &mut impl FnMut(&'static str, f64),
 ) -> anyhow::Result<()> {
+    add("discovery", discovery(program)?);
     // As soon as a client may: the first container is on its way, as it would be for a user.
     let life = Life::start(program, engine, 16)?;
     add("initialize", life.initialized);

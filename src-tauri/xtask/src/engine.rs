@@ -33,14 +33,7 @@ impl Engines {
         }
     }
 
-    /// The one to use where one is enough.
-    pub(crate) fn first(&self) -> anyhow::Result<&Engine> {
-        self.ready
-            .first()
-            .context("no container engine is available")
-    }
-
-    /// As above; the built-in sandbox where there is none.
+    /// The one to use where one is enough; the built-in sandbox where there is none.
     pub(crate) fn first_or_builtin(&self) -> Engine {
         self.ready.first().cloned().unwrap_or_else(Engine::builtin)
     }

@@ -146,11 +146,11 @@ async fn execute(code: &str, id: u64, input: &mut DuplexStream, out: &mut Out) -
         match step {
             "print" => {
                 out.say(Kind::Stdout, id, format!("{rest}\n").as_bytes())
-                    .await
+                    .await;
             }
             "eprint" => {
                 out.say(Kind::Stderr, id, format!("{rest}\n").as_bytes())
-                    .await
+                    .await;
             }
             "value" => value = rest.into(),
             "raise" => return Some(failure("ValueError", rest)),

@@ -248,7 +248,16 @@ async fn trial(bridge: &Arc<Bridge>) -> Check {
     let cancel = connection.cancel_token().child_token();
     let began = Instant::now();
     let client = Some("doctor");
-    let reply = run::run_python(bridge, &connection, client, request, cancel, None, None).await;
+    let reply = run::run_python(
+        bridge,
+        &connection,
+        client,
+        request,
+        cancel,
+        run::Audience::default(),
+        None,
+    )
+    .await;
     let took = began.elapsed().as_millis();
     bridge.disconnect(&connection).await;
     if reply.is_error {
