@@ -60,10 +60,6 @@ fn what_is_not_there_says_what_to_do_instead() {
             "the built-in sandbox has no processes; switch to Container in Sandbox settings",
         ),
         (
-            "import multiprocessing\nmultiprocessing.Process(target=print).start()",
-            "switch to Container in Sandbox settings",
-        ),
-        (
             "import urllib.request\nurllib.request.urlopen('http://127.0.0.1/')",
             "the sandbox has no network; use the tools of a server",
         ),

@@ -22,11 +22,6 @@ NO_THREADS = (
 NO_NETWORK = "the sandbox has no network; use the tools of a server"
 NO_PROCESSES = "the built-in sandbox has no processes; switch to Container in Sandbox settings"
 
-# Of `os`, where there are processes.
-OF_PROCESSES = frozenset(
-    "execv execve fork forkpty kill posix_spawn spawnl spawnv wait waitpid WNOHANG".split()
-)
-
 # Not pure Python: none of them can be loaded into WebAssembly.
 NATIVE = frozenset(
     """cv2 duckdb lxml matplotlib numba numpy pandas PIL polars psutil pyarrow pydantic_core requests
@@ -306,8 +301,6 @@ class Runner(running.Runner):
                     "%s is not in the built-in sandbox; switch to Container in Sandbox settings"
                     % name.lstrip("_")
                 )
-        if isinstance(error, AttributeError) and error.obj is os and error.name in OF_PROCESSES:
-            self.note(NO_PROCESSES)
 
 
 def start():
