@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 use runbridge_core::catalog::{CatalogEvent, Offer};
 use runbridge_core::clients::entry::{Entry, EntryTransport};
-use runbridge_core::upstream::{Progress, UpstreamError, UpstreamLimits, UpstreamState};
+use runbridge_core::upstream::{Caller, Progress, UpstreamError, UpstreamLimits, UpstreamState};
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -263,6 +263,51 @@ async fn news_of_tools_refreshes_the_list() {
 }
 
 #[tokio::test]
+async fn a_list_is_renewed_when_the_server_s_word_for_it_has_run_out() {
+    let (peer, bench) = talking_to(Script {
+        modern: true,
+        ttl_ms: Some(200),
+        ..Script::default()
+    })
+    .await;
+    echo(&bench, "hello").await;
+    let before = bench.status().tools.unwrap();
+    peer.add_quietly("late");
+    let renewed = async {
+        while bench.status().tools != Some(before + 1) {
+            echo(&bench, "hello").await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(PATIENCE, renewed).await.unwrap();
+    let lists = peer.count("tools/list");
+    for _ in 0..5 {
+        echo(&bench, "hello").await;
+    }
+    assert!(peer.count("tools/list") <= lists + 1, "not for each call");
+}
+
+#[tokio::test]
+async fn a_tool_whose_headers_cannot_be_made_is_left_out_where_they_are_needed() {
+    for modern in [true, false] {
+        let (peer, bench) = talking_to(Script {
+            modern,
+            ..Script::default()
+        })
+        .await;
+        peer.add_quietly("crooked");
+        echo(&bench, "hello").await;
+        let status = bench.status();
+        let left_out = "tool `crooked` asks for a header that cannot be and was left out";
+        assert_eq!(
+            status.notes.iter().any(|note| note.starts_with(left_out)),
+            modern
+        );
+        assert_eq!(status.tools, Some(if modern { 16 } else { 17 }));
+    }
+}
+
+#[tokio::test]
 async fn a_forgotten_session_is_opened_anew_within_the_call() {
     let script = Script {
         sessions: true,
@@ -410,8 +455,8 @@ async fn what_is_no_server_says_what_it_is() {
         assert_eq!(peer.seen().len(), requests);
     }
     insta::assert_snapshot!(told.join("\n"), @r#"
-    401 application/json: "server_auth_required": server `fake` needs you to sign in: http://PEER/mcp answered 401 Unauthorized; put the token that it gives you into its `headers`, as `Authorization` (1 requests)
-    403 text/plain: "server_auth_required": server `fake` needs you to sign in: http://PEER/mcp answered 403 Forbidden; put the token that it gives you into its `headers`, as `Authorization` (1 requests)
+    401 application/json: "server_auth_required": server `fake` needs you to sign in: http://PEER/mcp answered 401 Unauthorized; sign in in Runbridge: choose Sign in beside the server in its window, or run `runbridge login fake`; if it gave you a token, put that into its `headers`, as `Authorization` (1 requests)
+    403 text/plain: "server_auth_required": server `fake` needs you to sign in: http://PEER/mcp answered 403 Forbidden; sign in in Runbridge: choose Sign in beside the server in its window, or run `runbridge login fake`; if it gave you a token, put that into its `headers`, as `Authorization` (1 requests)
     403 text/plain: "server_protocol": server `fake`: http://PEER/mcp answered 403 Forbidden: not from here (2 requests)
     200 text/html: "server_protocol": server `fake`: http://PEER/mcp answered with a web page (text/html) instead of MCP; check the address, and whether a sign-in page or a proxy stands before it (2 requests)
     404 text/html: "server_protocol": server `fake`: http://PEER/mcp answered 404 Not Found (3 requests)
@@ -700,9 +745,16 @@ async fn progress_of_a_call_reaches_its_caller_and_nobody_else() {
         };
         let call = |tool, progress| {
             let arguments = serde_json::Map::new();
-            bench
-                .catalog
-                .call_with_progress("fake", tool, arguments, None, Some(progress))
+            bench.catalog.call_for(
+                "fake",
+                tool,
+                arguments,
+                None,
+                Caller {
+                    progress: Some(progress),
+                    person: None,
+                },
+            )
         };
         let (steps, echo) = tokio::join!(call("steps", listener("a")), call("echo", listener("b")));
         steps.unwrap();

@@ -10,4 +10,5 @@ mod catalog;
 mod http;
 #[cfg(unix)]
 mod listener;
+mod sign_in;
 mod upstream;

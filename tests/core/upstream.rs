@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use runbridge_core::catalog::{CallResult, Catalog, CatalogConfig, CatalogEvent, ServerStatus};
 use runbridge_core::clients::entry::{Entry, EntryTransport};
+use runbridge_core::questions::{Answer, Ask, Question};
 use runbridge_core::secrets::Secrets;
-use runbridge_core::upstream::{UpstreamError, UpstreamLimits, UpstreamState};
+use runbridge_core::sign_in::SignIns;
+use runbridge_core::upstream::{Caller, Person, UpstreamError, UpstreamLimits, UpstreamState};
 use runbridge_testkit::{Side, WireCheck};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -89,8 +91,16 @@ impl Bench {
     }
 
     fn made(limits: UpstreamLimits, env: &[(&str, String)]) -> Self {
+        Self::with_sign_ins(limits, env, no_sign_ins())
+    }
+
+    pub(crate) fn with_sign_ins(
+        limits: UpstreamLimits,
+        env: &[(&str, String)],
+        sign_ins: Arc<SignIns>,
+    ) -> Self {
         let dir = Traces(tempfile::tempdir().unwrap());
-        let (catalog, events) = Self::catalog(&dir, limits, env);
+        let (catalog, events) = Self::catalog(&dir, limits, env, sign_ins);
         Self {
             dir,
             catalog,
@@ -112,6 +122,7 @@ impl Bench {
         dir: &Traces,
         limits: UpstreamLimits,
         env: &[(&str, String)],
+        sign_ins: Arc<SignIns>,
     ) -> (Arc<Catalog>, broadcast::Receiver<CatalogEvent>) {
         let (events, receiver) = broadcast::channel(256);
         let mut login_env = BTreeMap::from([
@@ -129,7 +140,7 @@ impl Bench {
                 limits,
                 cache_dir,
                 login_env: login_env.into(),
-                secrets: Secrets::in_memory(),
+                sign_ins,
                 events,
             }),
             receiver,
@@ -139,7 +150,8 @@ impl Bench {
     /// The same folder after a restart of the bridge.
     pub(crate) async fn again(self, entries: Vec<Entry>) -> Self {
         self.catalog.shut_down().await;
-        let (catalog, events) = Self::catalog(&self.dir, UpstreamLimits::default(), &[]);
+        let (catalog, events) =
+            Self::catalog(&self.dir, UpstreamLimits::default(), &[], no_sign_ins());
         catalog.set_entries(entries).await;
         Self {
             dir: self.dir,
@@ -221,6 +233,10 @@ impl Bench {
     pub(crate) fn status(&self) -> ServerStatus {
         self.catalog.servers().remove(0)
     }
+}
+
+fn no_sign_ins() -> Arc<SignIns> {
+    SignIns::new(Secrets::in_memory(), BTreeMap::new().into(), None)
 }
 
 pub(crate) fn text(result: &CallResult) -> String {
@@ -554,7 +570,7 @@ async fn a_server_of_the_new_era_is_never_initialized() {
         );
     }
     let error = bench.error("wants_input", json!({})).await;
-    assert_eq!(error.code(), "tool_failed");
+    insta::assert_snapshot!(error, @"server `fake`: it wants an answer from its user before it goes on, and there is none: nobody who could be asked is behind this call");
 }
 
 #[tokio::test]
@@ -579,12 +595,114 @@ async fn every_question_of_a_server_is_answered() {
             .await["error"]["code"],
             -32601
         );
+        let asked_nobody = asked("elicitation/create", json!({"odd": true})).await;
         assert_eq!(
-            asked("elicitation/create", json!({"odd": true})).await["result"]["action"],
-            "decline"
+            asked_nobody["error"]["message"],
+            "Runbridge could not ask its user: nobody who could be asked uses the server now"
         );
         assert_eq!(asked("no/such", json!([1])).await["error"]["code"], -32601);
     }
+}
+
+/// A person who is called Ada, thinks for a while, and remembers what was asked.
+fn person(run: &str, thinks: Duration) -> (Person, Arc<Mutex<Vec<Question>>>) {
+    let heard = Arc::<Mutex<Vec<Question>>>::default();
+    let asked = Arc::clone(&heard);
+    let ask: Ask = Arc::new(move |question| {
+        asked.lock().unwrap().push(question);
+        Box::pin(async move {
+            tokio::time::sleep(thinks).await;
+            let answer = json!({ "name": "Ada" });
+            Ok(Answer::Accepted(answer.as_object().unwrap().clone()))
+        })
+    });
+    let run = run.to_owned();
+    (Person { run, ask }, heard)
+}
+
+async fn call_as(
+    bench: &Bench,
+    person: Person,
+    tool: &str,
+    arguments: Value,
+    limit: Duration,
+) -> Result<CallResult, UpstreamError> {
+    let caller = Caller {
+        progress: None,
+        person: Some(person),
+    };
+    let arguments = arguments.as_object().unwrap().clone();
+    bench
+        .catalog
+        .call_for("fake", tool, arguments, Some(limit), caller)
+        .await
+}
+
+fn question() -> Value {
+    let schema = json!({ "type": "object", "properties": { "name": { "type": "string" } } });
+    json!({ "method": "elicitation/create", "params": { "message": "Name?", "requestedSchema": schema } })
+}
+
+#[tokio::test]
+async fn a_question_reaches_the_person_behind_the_call_and_their_time_does_not_count() {
+    for (script, tool, arguments) in [
+        (json!({}), "ask", question()),
+        (json!({"discover": "modern"}), "wants_input", json!({})),
+    ] {
+        let bench = Bench::one(script).await;
+        bench.text("pid", json!({})).await;
+        let (ada, heard) = person("run", Duration::from_secs(2));
+        let limit = Duration::from_millis(1_500);
+        let answer = call_as(&bench, ada, tool, arguments, limit).await.unwrap();
+        let answer: Value = serde_json::from_str(answer.result.get()).unwrap();
+        let answer = &answer["structuredContent"];
+        let accepted = json!({ "action": "accept", "content": { "name": "Ada" } });
+        if tool == "ask" {
+            assert_eq!(answer["result"], accepted);
+        } else {
+            assert_eq!(answer["heard"]["name"], accepted);
+            assert_eq!(answer["heard"]["where"], json!({ "roots": [] }));
+            assert_eq!(answer["state"], "s");
+        }
+        let heard = heard.lock().unwrap();
+        assert_eq!(heard.len(), 1);
+        assert_eq!((&*heard[0].server, &*heard[0].message), ("fake", "Name?"));
+    }
+}
+
+#[tokio::test]
+async fn a_question_that_could_be_anybody_s_is_put_to_nobody() {
+    let bench = Bench::one(json!({})).await;
+    bench.text("pid", json!({})).await;
+    let ((ada, ada_heard), (eve, eve_heard)) = (
+        person("one", Duration::ZERO),
+        person("other", Duration::ZERO),
+    );
+    let waits = call_as(&bench, eve, "sleep", json!({ "ms": 5_000 }), PATIENCE);
+    let asks = async {
+        // The other call is under way when its request has arrived.
+        until("the other call", || {
+            bench
+                .methods("fake")
+                .iter()
+                .filter(|one| *one == "tools/call")
+                .count()
+                == 2
+        })
+        .await;
+        call_as(&bench, ada, "ask", question(), PATIENCE)
+            .await
+            .unwrap()
+    };
+    tokio::select! {
+        _ = waits => panic!("it sleeps longer"),
+        answer = asks => {
+            let answer: Value = serde_json::from_str(answer.result.get()).unwrap();
+            let message = &answer["structuredContent"]["error"]["message"];
+            assert!(message.as_str().unwrap().contains("2 runs use the server"), "{message}");
+        }
+    }
+    assert!(ada_heard.lock().unwrap().is_empty() && eve_heard.lock().unwrap().is_empty());
 }
 
 #[tokio::test]

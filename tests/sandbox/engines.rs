@@ -77,24 +77,18 @@ impl Engine {
     }
 }
 
-/// All engines under test.
+/// All engines under test; none on a machine without.
 pub(crate) fn engines() -> Vec<Engine> {
     const HOW: &str = "run `cargo xtask test`, which starts the engines, or set it by hand";
     let list = std::env::var("RUNBRIDGE_TEST_ENGINES")
         .unwrap_or_else(|_| panic!("RUNBRIDGE_TEST_ENGINES is not set: {HOW}"));
-    let engines: Vec<_> = list
-        .split(',')
+    list.split(',')
         .filter_map(|item| item.split_once('='))
         .map(|(name, url)| Engine {
             name: name.trim().to_owned(),
             url: url.trim().to_owned(),
         })
-        .collect();
-    assert!(
-        !engines.is_empty(),
-        "RUNBRIDGE_TEST_ENGINES names no engine: {HOW}"
-    );
-    engines
+        .collect()
 }
 
 pub(crate) fn image() -> String {
@@ -104,7 +98,16 @@ pub(crate) fn image() -> String {
 
 /// Run a case on every engine, one after the other.
 pub(crate) async fn on_every_engine<F: Future<Output = ()>>(case: impl Fn(Engine) -> F) {
-    for engine in engines() {
+    let engines = engines();
+    if engines.is_empty() {
+        // The thread of a test has its name.
+        let test = std::thread::current();
+        runbridge_testkit::skip(
+            test.name().unwrap_or("a test"),
+            "no container engine is there",
+        );
+    }
+    for engine in engines {
         eprintln!("on {}", engine.name);
         case(engine).await;
     }
@@ -133,6 +136,7 @@ impl Bench {
             owner_lock_dir: dir.path().join("owners"),
             search: EngineSearch::bare(),
             spares: 0,
+            only_ready: false,
         };
         Self {
             engine: engine.clone(),

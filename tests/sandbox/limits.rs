@@ -1,6 +1,7 @@
 //! Limits that hold, and facts that say so when they do not.
 
-use runbridge_sandbox::container::{Enforcement, EngineKind};
+use runbridge_sandbox::Enforcement;
+use runbridge_sandbox::container::EngineKind;
 use serde_json::json;
 
 use crate::engines::{Bench, on_every_engine};

@@ -24,6 +24,7 @@ async fn main() {
         owner_lock_dir: args[4].clone().into(),
         search: EngineSearch::bare(),
         spares: 1,
+        only_ready: false,
     };
     let sandbox = ContainerSandbox::open(config, Arc::new(|_| {}))
         .await

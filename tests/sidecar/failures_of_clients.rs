@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use runbridge_testkit::{Bridge, Engine, TempHome, wait_for};
 use serde_json::json;
 
-use crate::{bridge, engine, on, on_every_engine};
+use crate::{bridge, engine, on, on_every_sandbox};
 
-on_every_engine!(
+on_every_sandbox!(
     a_cancelled_run_stops_with_its_calls_and_keeps_the_variables,
     a_client_that_goes_leaves_nothing,
     a_client_that_is_killed_leaves_nothing,

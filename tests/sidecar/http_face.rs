@@ -14,7 +14,7 @@ use crate::{SIDECAR, engine};
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// `runbridge serve --http`, running.
-struct Face {
+pub(crate) struct Face {
     child: Child,
     port: u16,
     token: String,
@@ -31,7 +31,7 @@ struct Answer {
 }
 
 impl Face {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let (home, engine) = (TempHome::new(), engine());
         let leftovers = Leftovers::of(home.path(), Some(engine.clone()));
         let mut child = Command::new(SIDECAR)
@@ -70,6 +70,16 @@ impl Face {
             leftovers,
             home,
         }
+    }
+
+    /// Its address, which asks for the token.
+    pub(crate) fn url(&self) -> String {
+        format!("http://127.0.0.1:{}/mcp", self.port)
+    }
+
+    /// The token.
+    pub(crate) fn token(&self) -> &str {
+        &self.token
     }
 
     fn exchange(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
@@ -128,7 +138,7 @@ impl Face {
     }
 
     /// End it as a service manager does. Nothing may be left, and stdout must be silent.
-    fn end(mut self) {
+    pub(crate) fn end(mut self) {
         self.leftovers.note_owner();
         let pid = self.child.id().to_string();
         Command::new("kill").arg(pid).status().unwrap();
@@ -341,7 +351,7 @@ fn each_session_has_its_own_variables_in_every_revision_that_has_sessions() {
         ("Mcp-Session-Id", session.as_str()),
         ("MCP-Protocol-Version", "2025-11-25"),
     ];
-    assert_eq!(face.exchange("DELETE", "/mcp", &headers, "").status, 202);
+    assert_eq!(face.exchange("DELETE", "/mcp", &headers, "").status, 200);
     let call = json!({ "jsonrpc": "2.0", "id": 90, "method": "tools/list" }).to_string();
     assert_eq!(face.exchange("POST", "/mcp", &headers, &call).status, 404);
     face.end();
@@ -403,7 +413,7 @@ fn sessions_are_bounded_and_an_ended_one_makes_room() {
     open[0].ask("tools/list", json!({}));
     let session = open.pop().unwrap().session.unwrap();
     let ending = [headers[0], ("Mcp-Session-Id", session.as_str())];
-    assert_eq!(face.exchange("DELETE", "/mcp", &ending, "").status, 202);
+    assert_eq!(face.exchange("DELETE", "/mcp", &ending, "").status, 200);
     let again = wait_for(Duration::from_secs(10), || {
         let answer = face.exchange("POST", "/mcp", &headers, &greeting);
         (answer.status == 200).then_some(())

@@ -1,4 +1,4 @@
-//! The real binary over real stdio, in real containers. It knows the promise made to the model and
+//! The real binary over real stdio, in real containers and the built-in sandbox. It knows the promise made to the model and
 //! its client, and nothing of the code that keeps it.
 #![allow(
     clippy::unwrap_used,
@@ -7,6 +7,7 @@
     reason = "a test ends where its set-up fails, and each owns its engine"
 )]
 
+mod builtin;
 mod clients;
 mod face;
 mod failures_of_clients;
@@ -18,7 +19,9 @@ mod limits;
 mod memory;
 mod patience;
 mod python;
+mod questions;
 mod real_clients;
+mod real_peers;
 mod real_servers;
 #[cfg(unix)]
 mod relay;
@@ -28,6 +31,7 @@ mod sandbox;
 #[cfg(target_os = "linux")]
 mod secrets;
 mod servers;
+mod sign_in;
 mod tokens;
 
 use runbridge_testkit::{Bridge, BridgeOptions, Engine, TempHome};
@@ -36,20 +40,21 @@ use serde_json::{Value, json};
 /// The binary under test.
 const SIDECAR: &str = env!("CARGO_BIN_EXE_runbridge");
 
-/// The engine for a test that needs just one.
+/// The engine for a test that needs just one; without any, the built-in sandbox.
 fn engine() -> Engine {
-    let all = engines();
-    all.first()
-        .cloned()
-        .unwrap_or_else(|| panic!("no engine is ready"))
+    engines().into_iter().next().unwrap_or_else(Engine::builtin)
 }
 
 fn engines() -> Vec<Engine> {
+    assert_prepared();
+    Engine::all()
+}
+
+fn assert_prepared() {
     assert!(
         std::env::var_os("RUNBRIDGE_TEST_ENGINES").is_some(),
-        "these tests need container engines, an image and servers: run `cargo xtask test`",
+        "these tests need sandboxes, an image and servers: run `cargo xtask test`",
     );
-    Engine::all()
 }
 
 /// Options of a bridge on `engine`.
@@ -79,7 +84,8 @@ fn with_stub_and(engine: Engine, arguments: &[&str], settings: Value) -> Bridge 
 
 /// Run a case on the engine called `name`, or say that it was skipped.
 fn run_case(name: &str, test: &str, case: fn(Engine)) {
-    match engines().into_iter().find(|engine| engine.name == name) {
+    assert_prepared();
+    match Engine::named(name) {
         Some(engine) => case(engine),
         None => runbridge_testkit::skip(&format!("{test} on {name}"), "the engine is not there"),
     }
@@ -107,3 +113,31 @@ macro_rules! on_every_engine {
     )* };
 }
 use on_every_engine;
+
+/// As [`on_every_engine`], and in the built-in sandbox too: what both kinds promise.
+macro_rules! on_every_sandbox {
+    ($($case:ident),* $(,)?) => { $(
+        mod $case {
+            #[test]
+            fn podman() {
+                crate::run_case("podman", stringify!($case), super::$case);
+            }
+
+            #[test]
+            fn docker() {
+                crate::run_case("docker", stringify!($case), super::$case);
+            }
+
+            #[test]
+            fn podman_rootless() {
+                crate::run_case("podman-rootless", stringify!($case), super::$case);
+            }
+
+            #[test]
+            fn builtin() {
+                crate::run_case("builtin", stringify!($case), super::$case);
+            }
+        }
+    )* };
+}
+use on_every_sandbox;

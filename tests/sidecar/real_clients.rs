@@ -2,8 +2,9 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-use runbridge_testkit::{Components, TempHome};
+use runbridge_testkit::{Components, TempHome, wait_for};
 use serde_json::{Value, json};
 
 use crate::SIDECAR;
@@ -20,6 +21,9 @@ fn heard(home: &TempHome, program: &Path, arguments: &[&str]) -> (String, String
         .env_clear()
         .env("HOME", home.path())
         .env("PATH", std::env::var_os("PATH").unwrap())
+        // Otherwise opencode asks its makers for news first.
+        .env("OPENCODE_DISABLE_MODELS_FETCH", "1")
+        .env("OPENCODE_DISABLE_AUTOUPDATE", "1")
         .output()
         .unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -126,20 +130,22 @@ fn gemini_connects_to_us() {
         "{\n  // comments are allowed here\n  \"security\": {\"folderTrust\": {\"enabled\": false}}\n}\n",
     );
     runbridge(&home, &["connect", "gemini-cli"]);
-    // Some versions list on stderr.
-    let (stdout, stderr) = heard(&home, &gemini, &["mcp", "list"]);
-    let listed = stdout + &stderr;
-    let ours = listed.lines().find(|line| line.contains("runbridge:"));
-    assert!(
-        ours.is_some_and(|line| line.contains("Connected")),
-        "{listed}"
-    );
+    // Some versions list on stderr, and on a busy machine nothing the first time.
+    let mut listed = String::new();
+    let connected = wait_for(Duration::from_secs(90), || {
+        let (stdout, stderr) = heard(&home, &gemini, &["mcp", "list"]);
+        listed = stdout + &stderr;
+        let ours = listed.lines().find(|line| line.contains("runbridge:"))?;
+        ours.contains("Connected").then_some(())
+    });
+    assert!(connected.is_some(), "{listed}");
 }
 
 #[test]
 fn opencode_connects_to_us() {
     let (home, opencode) = (TempHome::new(), components().client("opencode"));
-    let before = "{\n  // mine\n  \"mcp\": {\"other\": {\"type\": \"local\", \"command\": [\"/bin/cat\"], \"enabled\": false}}\n}\n";
+    // It puts the schema in where that is missing.
+    let before = "{\n  \"$schema\": \"https://opencode.ai/config.json\",\n  // mine\n  \"mcp\": {\"other\": {\"type\": \"local\", \"command\": [\"/bin/cat\"], \"enabled\": false}}\n}\n";
     home.write(".config/opencode/opencode.jsonc", before);
     runbridge(&home, &["connect", "opencode"]);
     // It lists on stderr, and draws as it does so.

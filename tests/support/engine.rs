@@ -1,4 +1,5 @@
-//! The container engines that a test may use, asked over their sockets in the few words needed.
+//! Where Python may run in a test: container engines, asked over their sockets in the few words
+//! needed, and the built-in sandbox, which needs none.
 
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -7,12 +8,15 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-/// An engine by the name that the tests know it by.
+/// The name of the built-in sandbox among engines.
+const BUILTIN: &str = "builtin";
+
+/// An engine, or the built-in sandbox, by the name that the tests know it by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Engine {
-    /// `podman`, `docker` or `podman-rootless`.
+    /// `podman`, `docker`, `podman-rootless` or `builtin`.
     pub name: String,
-    /// Its socket.
+    /// Its socket; the built-in sandbox has none.
     pub socket: PathBuf,
 }
 
@@ -49,9 +53,25 @@ impl Engine {
             .collect()
     }
 
-    /// The engine called `name`, if it runs.
+    /// The engine called `name`, if it runs; the built-in sandbox always does.
     pub fn named(name: &str) -> Option<Self> {
+        if name == BUILTIN {
+            return Some(Self::builtin());
+        }
         Self::all().into_iter().find(|engine| engine.name == name)
+    }
+
+    /// The built-in sandbox.
+    pub fn builtin() -> Self {
+        Self {
+            name: BUILTIN.to_owned(),
+            socket: PathBuf::new(),
+        }
+    }
+
+    /// Whether it is the built-in sandbox.
+    pub fn is_builtin(&self) -> bool {
+        self.name == BUILTIN
     }
 
     /// Its socket as a URL.
@@ -60,20 +80,26 @@ impl Engine {
     }
 
     /// The variables that make the bridge use this engine and no other.
-    pub fn variables(&self) -> [(String, String); 2] {
-        let (runtime, host) = if self.name.starts_with("podman") {
-            ("podman", "CONTAINER_HOST")
-        } else {
-            ("docker", "DOCKER_HOST")
-        };
-        [
-            ("MCP_BRIDGE_RUNTIME".to_owned(), runtime.to_owned()),
-            (host.to_owned(), self.url()),
-        ]
+    pub fn variables(&self) -> Vec<(String, String)> {
+        let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        match self.name.as_str() {
+            BUILTIN => vec![variable("MCP_BRIDGE_RUNTIME", BUILTIN)],
+            name if name.starts_with("podman") => vec![
+                variable("MCP_BRIDGE_RUNTIME", "podman"),
+                variable("CONTAINER_HOST", &self.url()),
+            ],
+            _ => vec![
+                variable("MCP_BRIDGE_RUNTIME", "docker"),
+                variable("DOCKER_HOST", &self.url()),
+            ],
+        }
     }
 
     /// Every container with our label, in whatever state.
     pub fn containers(&self) -> Vec<Container> {
+        if self.is_builtin() {
+            return Vec::new();
+        }
         let filters = r#"{"label":["runbridge=1"]}"#;
         let body = self.request(
             "GET",

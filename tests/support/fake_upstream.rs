@@ -197,7 +197,7 @@ impl Server {
                 _ => self.list(id, params),
             },
             "subscriptions/listen" => *self.listener.lock().unwrap() = Some(id.clone()),
-            "tools/call" => self.call(id, params["name"].as_str().unwrap(), &params["arguments"]),
+            "tools/call" => self.call(id, params["name"].as_str().unwrap(), &params["arguments"], params),
             _ => self.error(id, &unknown()),
         }
     }
@@ -224,7 +224,7 @@ impl Server {
         self.result(id, &page);
     }
 
-    fn call(&self, id: &Value, tool: &str, arguments: &Value) {
+    fn call(&self, id: &Value, tool: &str, arguments: &Value, params: &Value) {
         let number = |name: &str| arguments[name].as_u64().unwrap_or_default();
         let text = |text: &str| json!({ "content": [{ "type": "text", "text": text }] });
         let result = match tool {
@@ -275,9 +275,22 @@ impl Server {
                 &json!({ "code": -32602, "message": "bad params: limit", "data": { "limit": 5 } }),
             ),
             "null" => Value::Null,
-            "wants_input" => {
-                json!({ "resultType": "input_required", "inputRequests": {}, "requestState": "s" })
-            }
+            "wants_input" if params["inputResponses"]["name"].is_object() => json!({
+                "content": [],
+                "structuredContent": { "heard": params["inputResponses"], "state": params["requestState"] },
+            }),
+            "wants_input" => json!({
+                "resultType": "input_required",
+                "requestState": "s",
+                "inputRequests": {
+                    "where": { "method": "roots/list" },
+                    "name": { "method": "elicitation/create", "params": {
+                        "mode": "form",
+                        "message": "Name?",
+                        "requestedSchema": { "type": "object", "properties": { "name": { "type": "string" } } },
+                    } },
+                },
+            }),
             "ask" => {
                 let ask_id = self.next_id.fetch_add(1, Ordering::SeqCst);
                 let (sender, receiver) = mpsc::channel();

@@ -73,7 +73,8 @@ impl BridgeOptions {
         if let Some(settings) = self.settings {
             home.write(".runbridge/config/settings.json", &settings.to_string());
         }
-        let mut variables: Vec<(String, String)> = self.engine.variables().into();
+        home.share_compiled_python(&self.program);
+        let mut variables = self.engine.variables();
         let ours = home.join(".runbridge").to_string_lossy().into_owned();
         variables.push(("RUNBRIDGE_HOME".to_owned(), ours));
         variables.push(("MCP_BRIDGE_IMAGE".to_owned(), image()));

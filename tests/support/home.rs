@@ -60,6 +60,24 @@ impl TempHome {
         std::fs::rename(temp, path).unwrap();
     }
 
+    /// Let the built-in Python be compiled once for all homes: `program` is a sidecar in a target
+    /// folder, which holds the code.
+    pub fn share_compiled_python(&self, program: &Path) {
+        let Some(target) = program.ancestors().nth(2) else {
+            return;
+        };
+        let shared = target.join("guest/cache");
+        std::fs::create_dir_all(&shared).unwrap();
+        // With a folder of its own for all that is the bridge's, and without.
+        for cache in [".runbridge/cache", ".cache/runbridge"] {
+            let cache = self.join(cache);
+            std::fs::create_dir_all(&cache).unwrap();
+            let linked = std::os::unix::fs::symlink(&shared, cache.join("python"));
+            let there = linked.is_ok() || cache.join("python").exists();
+            assert!(there, "{linked:?}");
+        }
+    }
+
     /// The entry of the scripted server `tests/support/stub_server.py`. Its command line names this
     /// home, so that a process that outlives the test is found. What it is told is checked when the
     /// home goes.

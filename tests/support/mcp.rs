@@ -87,6 +87,10 @@ struct Shared {
     check: Mutex<WireCheck>,
     /// What the server said that the protocol's schema does not allow.
     invalid: Mutex<Vec<String>>,
+    /// Results for what the server asks, by method.
+    answers: Mutex<HashMap<String, Value>>,
+    /// What the server asked, in order.
+    asked: Mutex<Vec<Value>>,
     bytes: AtomicUsize,
     /// stdout has ended: nobody will answer any more.
     closed: AtomicBool,
@@ -99,6 +103,7 @@ pub struct McpClient {
     shared: Arc<Shared>,
     next_id: AtomicU64,
     era: Era,
+    capabilities: Value,
     stderr: PathBuf,
 }
 
@@ -151,6 +156,8 @@ impl McpClient {
             impure: Mutex::default(),
             check: Mutex::new(WireCheck::of(Side::Server)),
             invalid: Mutex::default(),
+            answers: Mutex::default(),
+            asked: Mutex::default(),
             bytes: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
         });
@@ -166,8 +173,25 @@ impl McpClient {
             shared,
             next_id: AtomicU64::new(1),
             era: Era::Initialize("2025-11-25"),
+            capabilities: json!({}),
             stderr,
         }
+    }
+
+    /// Offer this to the server when greeting it.
+    pub fn offer(&mut self, capabilities: Value) {
+        self.capabilities = capabilities;
+    }
+
+    /// Answer requests of the server with this method from now on.
+    pub fn answer(&self, method: &str, result: Value) {
+        let mut answers = self.shared.answers.lock().unwrap();
+        answers.insert(method.to_owned(), result);
+    }
+
+    /// What the server asked, in order.
+    pub fn asked(&self) -> Vec<Value> {
+        self.shared.asked.lock().unwrap().clone()
     }
 
     /// Greet as `era` wants: the result of `initialize` or of `server/discover`.
@@ -179,7 +203,7 @@ impl McpClient {
                     "initialize",
                     json!({
                         "protocolVersion": revision,
-                        "capabilities": {},
+                        "capabilities": self.capabilities,
                         "clientInfo": { "name": "runbridge-testkit", "version": "1" },
                     }),
                 )?;
@@ -210,7 +234,7 @@ impl McpClient {
             );
             meta.insert(
                 "io.modelcontextprotocol/clientCapabilities".to_owned(),
-                json!({}),
+                self.capabilities.clone(),
             );
             meta.insert(
                 "io.modelcontextprotocol/clientInfo".to_owned(),
@@ -439,8 +463,15 @@ fn take(message: Value, at: Instant, shared: &Shared, stdin: &Mutex<Option<Child
             }
         }
         (Some(method), Some(id)) => {
+            shared.asked.lock().unwrap().push(message.clone());
+            let known = method.as_str().and_then(|method| {
+                let answers = shared.answers.lock().unwrap();
+                answers.get(method).cloned()
+            });
             let answer = if method == "ping" {
                 json!({ "jsonrpc": "2.0", "id": id, "result": {} })
+            } else if let Some(result) = known {
+                json!({ "jsonrpc": "2.0", "id": id, "result": result })
             } else {
                 let error = json!({ "code": -32601, "message": "not offered" });
                 json!({ "jsonrpc": "2.0", "id": id, "error": error })

@@ -7,6 +7,7 @@ it knows nothing of the bridge. Options choose how it misbehaves.
 import argparse
 import json
 import os
+import queue
 import subprocess
 import sys
 import threading
@@ -22,6 +23,7 @@ parser.add_argument("--exit-at-once", action="store_true")
 parser.add_argument("--hang", action="store_true", help="never answer anything")
 parser.add_argument("--child", action="store_true", help="have a child that ignores SIGTERM")
 parser.add_argument("--record", help="a folder where a file of this process gets each line that came")
+parser.add_argument("--asks", action="store_true", help="offer a tool that asks the user")
 parser.add_argument("--starts", help="a file that gets one line for each start")
 options = parser.parse_args()
 
@@ -29,6 +31,7 @@ write_lock = threading.Lock()
 count_lock = threading.Lock()
 counts = {"calls": 0, "now": 0, "peak": 0, "cancelled": []}
 added = []
+answers = queue.Queue()
 
 
 def tool(name, description, required=(), **properties):
@@ -70,6 +73,8 @@ WRAPPED["outputSchema"] = {
 }
 TOOLS += [tool("tool_%04d" % n, "Extra tool number %d, which does nothing" % n, a=TEXT)
           for n in range(options.tools)]
+if options.asks:
+    TOOLS.append(tool("ask_name", "Asks the user for a name"))
 if options.tools_file:
     with open(options.tools_file, encoding="utf-8") as file:
         TOOLS = json.load(file)
@@ -125,6 +130,12 @@ def call(name, arguments):
         added.append(tool("grown_%d" % len(added), "A tool that came later: zebra census"))
         send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
         return text("grown")
+    if name == "ask_name":
+        schema = {"type": "object", "properties": {"name": TEXT}, "required": ["name"]}
+        send({"jsonrpc": "2.0", "id": "question", "method": "elicitation/create",
+              "params": {"message": "What is your name?", "requestedSchema": schema}})
+        heard = answers.get(timeout=60)
+        return text(json.dumps(heard.get("result") or heard.get("error")))
     if name == "garbage":
         with write_lock:
             for number in range(1000):
@@ -158,6 +169,8 @@ def answer(message):
     identity, method, params = message.get("id"), message.get("method"), message.get("params") or {}
     if method == "notifications/cancelled":
         counts["cancelled"].append(params.get("requestId"))
+    if method is None and identity == "question":
+        answers.put(message)
     if identity is None or method is None:
         return
     if method == "initialize":
@@ -203,7 +216,7 @@ if options.record:
     record = open("%s/%d" % (options.record, os.getpid()), "w", encoding="utf-8")
 
 # Quick tools answer on the reading thread: a thread a call would be most of what a benchmark sees.
-SLOW = {"sleep_ms", "never", "big", "crash"}
+SLOW = {"sleep_ms", "never", "big", "crash", "ask_name"}
 for line in sys.stdin:
     if record:
         record.write(line)

@@ -51,7 +51,7 @@ test('moving the servers says what it saves, and they can be moved back', async 
   await page.getByText('starts with about 9,150 tokens').waitFor();
   await button(page, 'Move behind the bridge').click();
   const dialog = page.getByRole('dialog');
-  await expect.poll(() => dialog.locator('.tokens').innerText()).toMatch(/9,150[^]*190/);
+  await expect.poll(() => dialog.locator('.tokens').innerText()).toMatch(/9,340[^]*190/);
   await dialog.getByText('1 server was never started').waitFor();
   await dialog.getByText('`sqlite` stays where it is').waitFor();
   await accessible(page);
@@ -88,6 +88,13 @@ test('a file that cannot be read says where, and only a byte order mark can be t
   await page.getByText('Connect takes the mark out').waitFor();
   await button(page, 'Connect').click();
   await page.getByRole('dialog', { name: 'Connect Gemini CLI' }).waitFor();
+});
+
+test('a client may be preferred where names meet', async () => {
+  const page = await open({ view: 'clients', open: 'cursor' });
+  const prefer = page.getByRole('switch', { name: 'Prefer its servers' });
+  await prefer.press('Space');
+  await expect.poll(() => prefer.isChecked()).toBe(true);
 });
 
 test('a refused command is said where it was pressed', async () => {

@@ -343,12 +343,16 @@ export const words = {
     keepText: 'Some clients rewrite their file and drop what they did not write. Otherwise you are told and asked.',
     own: 'Its own servers',
     ownText: (name: string, tokens: string): string => `Every conversation in ${name} starts with about ${tokens} tokens of their tools.`,
+    ownOff: (name: string): string => `${name} does not start these.`,
     ownUnknown: (name: string): string => `${name} starts these by itself and reads all their tools.`,
     moved: 'Behind the bridge',
     movedText: (name: string, tokens: string): string =>
       tokens === '0'
         ? `${name} reaches these through run_python.`
         : `${name} reaches these through run_python, which keeps about ${tokens} tokens out of every conversation.`,
+    names: 'Names that meet',
+    prefer: 'Prefer its servers',
+    preferText: (name: string): string => `Where another client has a server of the same name, the one of ${name} keeps the name.`,
     since: (version: string | null, moment: string): string => (version ? `version ${version}, since ${moment}` : `since ${moment}`),
     facts: {
       file: 'File',

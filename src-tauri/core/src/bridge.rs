@@ -32,6 +32,7 @@ use crate::sandboxes::{Guests, Sandboxes};
 use crate::saved_tools::{SavedTools, SavedToolsError};
 use crate::secrets::{Secret, Secrets};
 use crate::settings::{Limits, Settings, SettingsProblem};
+use crate::sign_in::{SignInError, SignIns, SigningIn};
 use crate::upstream::{LoginEnv, UpstreamLimits};
 use crate::watch::Watcher;
 
@@ -68,6 +69,7 @@ pub struct Bridge {
     discovery_by: tokio::time::Instant,
     discovery_took: Mutex<Option<Duration>>,
     secrets: Arc<Secrets>,
+    sign_ins: Arc<SignIns>,
     redactor: RwLock<Redaction>,
     catalog: Arc<Catalog>,
     sandboxes: Arc<Sandboxes>,
@@ -197,12 +199,17 @@ impl Bridge {
         let limits = &settings.limits;
         let login_env = login_env(&environment);
         let secrets = Secrets::open(&paths, &environment);
+        let sign_ins = SignIns::new(
+            Arc::clone(&secrets),
+            login_env.clone(),
+            Some(paths.secrets()),
+        );
         let (events, _) = broadcast::channel::<CatalogEvent>(EVENTS_KEPT);
         let catalog = Catalog::new(CatalogConfig {
             limits: upstream_limits(limits),
             cache_dir: Some(paths.catalog_cache()),
             login_env: login_env.clone(),
-            secrets: Arc::clone(&secrets),
+            sign_ins: Arc::clone(&sign_ins),
             events,
         });
         let owner = owner_id();
@@ -230,6 +237,7 @@ impl Bridge {
             discovery_by: tokio::time::Instant::now() + DISCOVERY_WITHIN,
             discovery_took: Mutex::default(),
             secrets,
+            sign_ins,
             redactor: RwLock::default(),
             catalog,
             interpreters: Arc::new(Interpreters::new(Arc::clone(&shared_events))),
@@ -300,8 +308,8 @@ impl Bridge {
         let runtime = tokio::runtime::Handle::current();
         let look = move || {
             let (settings, problems) = Settings::load(&paths, &environment);
-            let began = std::time::Instant::now();
             let answers = runtime.block_on(answers(&settings, &secrets));
+            let began = std::time::Instant::now();
             let mut search = Search::new(&paths, &environment, &settings);
             search.answers = answers;
             let discovery = clients::discover(&search);
@@ -317,10 +325,10 @@ impl Bridge {
                 }
             };
         self.activity.set_retention(settings.retention());
-        *lock(&self.discovery_took) = Some(took);
         self.catalog.set_limits(upstream_limits(&settings.limits));
         self.outputs
             .keep_edges(settings.limits.reply_chars_max as usize);
+        *lock(&self.discovery_took) = Some(took);
         *self
             .settings
             .write()
@@ -466,7 +474,11 @@ impl Bridge {
             self.interpreters.close_all().await;
             self.sandboxes.shut_down().await;
         };
-        tokio::join!(sandboxes, self.catalog.shut_down());
+        tokio::join!(
+            sandboxes,
+            self.sign_ins.shut_down(),
+            self.catalog.shut_down()
+        );
         self.activity.flush(ACTIVITY_WITHIN);
     }
 
@@ -580,6 +592,18 @@ impl Bridge {
     /// The secrets of the user that are kept here.
     pub fn secrets(&self) -> &Arc<Secrets> {
         &self.secrets
+    }
+
+    /// Begin to sign in to a server, as the client that the settings name for it, if they name one.
+    pub fn sign_in(&self, server: &str) -> Result<Arc<SigningIn>, SignInError> {
+        let discovery = self.discovery();
+        let name = self.catalog.find(server);
+        let entry = discovery.iter().flat_map(|found| &found.entries);
+        let mut entry =
+            entry.filter(|entry| name.as_ref().is_ok_and(|name| name.name == entry.name));
+        let decided = entry.next().map(|entry| self.settings().decided(entry));
+        let client = decided.map(|decided| decided.sign_in).unwrap_or_default();
+        self.catalog.sign_in(server, client)
     }
 
     pub(crate) fn redactor(&self) -> Arc<Redactor> {

@@ -26,12 +26,14 @@ use crate::events::Hint;
 use crate::live_runs::LiveRun;
 use crate::memory::{MemoryError, UpdateResult, Writer};
 use crate::output::{OutputError, run_of_name};
+use crate::questions::{Ask, Asked as Wanted};
 use crate::redact::Redactor;
-use crate::run::{self, Report};
+use crate::run::{self, Audience, Report};
+use crate::sandboxes::SandboxFacts;
 use crate::saved_tools::{NewTool, SavedToolsError};
 use crate::timestamp::now_ms;
 use crate::tokens;
-use crate::upstream::{Progress, UpstreamError, UpstreamState};
+use crate::upstream::{Caller, Person, Progress, UpstreamError, UpstreamState};
 
 /// Results of a search that one call may ask for.
 const SEARCH_RESULTS_MAX: usize = 100;
@@ -57,8 +59,11 @@ pub(crate) struct RunCalls {
     tool_calls_max: u64,
     at_once: Semaphore,
     called: Mutex<BTreeSet<String>>,
+    sandbox: Option<Arc<SandboxFacts>>,
     /// Hears how far tool calls have got.
     report: Option<Report>,
+    /// Puts questions of servers to the person behind the run.
+    ask: Option<Ask>,
     notes: Mutex<BTreeSet<String>>,
     /// What the results of its calls would have cost a model.
     result_tokens: AtomicU64,
@@ -167,6 +172,10 @@ impl CallHandler for RunCalls {
 }
 
 impl RunCalls {
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "each says something else of the run"
+    )]
     pub(crate) fn new(
         bridge: Arc<Bridge>,
         connection: Arc<Connection>,
@@ -174,7 +183,8 @@ impl RunCalls {
         live: Arc<LiveRun>,
         asker: Asker,
         servers: Option<Vec<String>>,
-        report: Option<Report>,
+        sandbox: Option<Arc<SandboxFacts>>,
+        audience: Audience,
     ) -> Self {
         let settings = bridge.settings();
         Self {
@@ -188,7 +198,9 @@ impl RunCalls {
             tool_calls_max: settings.limits.calls_max,
             at_once: Semaphore::new(settings.limits.calls_at_once_max as usize),
             called: Mutex::default(),
-            report,
+            sandbox,
+            report: audience.report,
+            ask: audience.ask,
             notes: Mutex::default(),
             result_tokens: AtomicU64::new(0),
         }
@@ -244,7 +256,7 @@ impl RunCalls {
             | "memory.info" | "saved_tools.save" | "saved_tools.list" | "saved_tools.delete"
             | "output" => self.on_disk(method, params).await,
             "capabilities" => raw(&self.bridge.manual()),
-            "sandbox" => raw(&self.bridge.sandboxes().facts()),
+            "sandbox" => raw(&self.sandbox),
             "result" => self.result(&read(params)?),
             _ => Err(CallError::new(
                 "value",
@@ -321,11 +333,16 @@ impl RunCalls {
             let redactor = Arc::clone(&redactor);
             Arc::new(move |words: &str| report(&format!("{called}: {}", redactor.text(words))))
         });
+        let person = self.ask.clone().map(|ask| Person {
+            run: self.run_id.clone(),
+            ask: redacted(ask, Arc::clone(&redactor)),
+        });
+        let caller = Caller { progress, person };
         let open = self.open_call(&server.name, &call.tool, &told);
         let called = self
             .bridge
             .catalog()
-            .call_with_progress(&server.name, &call.tool, arguments, None, progress)
+            .call_for(&server.name, &call.tool, arguments, None, caller)
             .await;
         match &called {
             Ok(answer) => {
@@ -806,6 +823,21 @@ fn shorten(number: &str) -> String {
 fn raw(value: &impl Serialize) -> Result<Box<RawValue>, CallError> {
     to_raw_value(value)
         .map_err(|error| CallError::new("runtime", format!("the answer is no JSON: {error}")))
+}
+
+/// What a server asks leaves for a screen.
+fn redacted(ask: Ask, redactor: Arc<Redactor>) -> Ask {
+    Arc::new(move |mut question| {
+        question.message = redactor.text(&question.message).into_owned();
+        if let Wanted::Form(schema) = &mut question.asked {
+            let mut value = Value::Object(std::mem::take(schema));
+            redactor.json(&mut value);
+            if let Value::Object(clean) = value {
+                *schema = clean;
+            }
+        }
+        ask(question)
+    })
 }
 
 fn value_error(message: String) -> CallError {

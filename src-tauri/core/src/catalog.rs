@@ -33,10 +33,11 @@ use self::cache::{Cache, Fingerprint};
 pub use self::offers::Offer;
 use self::search::SearchIndex;
 use crate::clients::entry::{Entry, EntryTransport, Source};
-use crate::secrets::Secrets;
+use crate::secrets::SecretsError;
+use crate::sign_in::{ClientSettings, SignInError, SignIns, SignedOut, SigningIn};
 use crate::tokens;
 use crate::upstream::{
-    Change, LoginEnv, Progress, SharedLimits, Tool, ToolList, Upstream, UpstreamError,
+    Caller, Change, LoginEnv, SharedLimits, Tool, ToolList, Upstream, UpstreamError,
     UpstreamLimits, UpstreamState,
 };
 
@@ -62,8 +63,8 @@ pub struct CatalogConfig {
     pub cache_dir: Option<PathBuf>,
     /// The environment that a terminal of the user would have.
     pub login_env: LoginEnv,
-    /// What `keyring:NAME` in an entry stands for.
-    pub secrets: Arc<Secrets>,
+    /// The user's sign-ins, with the secrets that entries name.
+    pub sign_ins: Arc<SignIns>,
     /// Who hears of changes.
     pub events: broadcast::Sender<CatalogEvent>,
 }
@@ -291,6 +292,43 @@ impl Catalog {
         );
     }
 
+    /// Begin to sign in to a server; see [`SigningIn`]. Once that has succeeded, the server's next
+    /// call uses it.
+    pub fn sign_in(
+        &self,
+        server: &str,
+        settings: ClientSettings,
+    ) -> Result<Arc<SigningIn>, SignInError> {
+        let upstream = self.to_sign_in(server)?;
+        self.config.sign_ins.begin(upstream.wanted(settings)?)
+    }
+
+    /// Sign out of a server, and end the connection that used it.
+    pub async fn sign_out(&self, server: &str) -> Result<SignedOut, SignInError> {
+        let upstream = self.to_sign_in(server)?;
+        let done = self.config.sign_ins.sign_out(&upstream.address()?).await?;
+        if done != SignedOut::WasNot {
+            upstream.stop().await;
+        }
+        Ok(done)
+    }
+
+    /// Whether somebody is signed in to a server.
+    pub async fn is_signed_in(&self, server: &str) -> Result<bool, SecretsError> {
+        let address = self.to_sign_in(server).and_then(|server| server.address());
+        match address {
+            Ok(address) => self.config.sign_ins.is_signed_in(&address).await,
+            Err(_) => Ok(false),
+        }
+    }
+
+    fn to_sign_in(&self, server: &str) -> Result<Arc<Upstream>, SignInError> {
+        let server = self.server(server).map_err(|error| SignInError::NoServer {
+            message: error.to_string(),
+        })?;
+        Ok(Arc::clone(&server.live.upstream))
+    }
+
     /// All servers in the order of their entries, those that are off too.
     pub fn servers(&self) -> Vec<ServerStatus> {
         self.all().iter().map(|server| server.status()).collect()
@@ -416,18 +454,18 @@ impl Catalog {
         arguments: Map<String, Value>,
         limit: Option<Duration>,
     ) -> Result<CallResult, UpstreamError> {
-        self.call_with_progress(server, tool, arguments, limit, None)
+        self.call_for(server, tool, arguments, limit, Caller::default())
             .await
     }
 
-    /// The same; `progress` hears what the server says of how far it has got.
-    pub async fn call_with_progress(
+    /// The same for somebody who hears how far it has got, and whom the server may ask.
+    pub async fn call_for(
         &self,
         server: &str,
         tool: &str,
         arguments: Map<String, Value>,
         limit: Option<Duration>,
-        progress: Option<Progress>,
+        caller: Caller,
     ) -> Result<CallResult, UpstreamError> {
         let server = self.enabled(server)?;
         let upstream = &server.live.upstream;
@@ -450,7 +488,7 @@ impl Catalog {
             }
             Err(error) => return Err(error),
         };
-        let result = upstream.call(&name, arguments, limit, progress).await?;
+        let result = upstream.call(&name, arguments, limit, caller).await?;
         CallResult::read(result, unwrap, server.entry.name.clone(), name)
     }
 
@@ -571,7 +609,7 @@ impl Catalog {
                 upstream: Upstream::new(
                     entry.clone(),
                     self.config.login_env.clone(),
-                    Arc::clone(&self.config.secrets),
+                    Arc::clone(&self.config.sign_ins),
                     self.limits.clone(),
                     era,
                     Arc::new(observer),

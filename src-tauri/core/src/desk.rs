@@ -83,6 +83,8 @@ struct Inner {
     secret_store: Mutex<Option<SecretStore>>,
     forgotten: Mutex<Forgotten>,
     measuring: Mutex<Option<AbortOnDropHandle<()>>>,
+    /// The one sign-in that goes on in a browser.
+    signing_in: Mutex<Option<AbortOnDropHandle<()>>>,
     status: watch::Sender<BridgeStatus>,
 }
 
@@ -119,6 +121,7 @@ impl Desk {
             secret_store: Mutex::default(),
             forgotten: Mutex::default(),
             measuring: Mutex::default(),
+            signing_in: Mutex::default(),
             status: watch::Sender::new(BridgeStatus::default()),
             bridge,
             app,
@@ -150,6 +153,7 @@ impl Desk {
     /// End the window's own interpreter. The bridge is shut down by its owner.
     pub async fn shut_down(&self) {
         lock(&self.0.measuring).take();
+        lock(&self.0.signing_in).take();
         self.0.bridge.disconnect(&self.0.own).await;
     }
 }

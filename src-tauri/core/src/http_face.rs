@@ -310,7 +310,13 @@ impl Door {
                 &format!("Runbridge has {SESSIONS_MAX} sessions open; end one of them"),
             );
         }
-        self.mcp.handle(request).await
+        let ends_session = request.method() == hyper::Method::DELETE;
+        let mut answer = self.mcp.handle(request).await;
+        // It is done by now, and clients wonder at "accepted".
+        if ends_session && answer.status() == StatusCode::ACCEPTED {
+            *answer.status_mut() = StatusCode::OK;
+        }
+        answer
     }
 
     fn enter(&self, address: &Uri, authorization: Option<&HeaderValue>) -> Entry {

@@ -14,6 +14,7 @@ use tokio::sync::{Notify, OwnedMutexGuard};
 
 use crate::api::SandboxKind;
 use crate::events::{Events, Hint};
+use crate::sandboxes::{SandboxFacts, Started};
 use crate::timestamp::now_ms;
 
 /// Runs that may wait for one session; more are refused as busy.
@@ -105,6 +106,8 @@ pub struct Measured {
 pub struct Slot {
     /// The interpreter, once one was needed.
     pub interpreter: Option<Interpreter>,
+    /// The sandbox of the last interpreter; its kind is that of every later one.
+    pub sandbox: Option<Arc<SandboxFacts>>,
     /// Runs that this session has seen; names their sources.
     pub runs: u64,
     /// Why the variables of earlier runs are gone; told once.
@@ -138,11 +141,12 @@ impl std::ops::DerefMut for Lease {
 
 impl Lease {
     /// Put in an interpreter that was started for the run.
-    pub(crate) fn began(&mut self, interpreter: Interpreter, live: LiveInterpreter) {
-        *lock(&self.session.gauge) = interpreter.gauge();
+    pub(crate) fn began(&mut self, started: Started, live: LiveInterpreter) {
+        *lock(&self.session.gauge) = started.interpreter.gauge();
         *lock(&self.session.measured) = None;
-        *lock(&self.owner.python) = Some(interpreter.hello().python.clone());
-        self.slot.interpreter = Some(interpreter);
+        *lock(&self.owner.python) = Some(started.interpreter.hello().python.clone());
+        self.slot.interpreter = Some(started.interpreter);
+        self.slot.sandbox = Some(started.facts);
         *lock(&self.session.live) = Some(live);
         self.owner.events.hint(Hint::Interpreters);
     }

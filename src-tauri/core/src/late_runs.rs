@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::output::run_name;
+use crate::questions::{Unanswered, Waiting};
 use crate::reply::Reply;
 use crate::run::Report;
 
@@ -34,6 +35,8 @@ pub struct UnderWay {
     id: u64,
     began: Instant,
     doing: watch::Sender<String>,
+    questions: Arc<Waiting>,
+    shown: Mutex<Option<Unanswered>>,
     ended: watch::Sender<Option<(Arc<Reply>, Instant)>>,
 }
 
@@ -44,6 +47,8 @@ impl UnderWay {
             id,
             began: Instant::now(),
             doing: watch::Sender::default(),
+            questions: Arc::default(),
+            shown: Mutex::default(),
             ended: watch::Sender::default(),
         })
     }
@@ -75,6 +80,16 @@ impl UnderWay {
                 changed
             });
         })
+    }
+
+    /// What servers ask its user. They wait for a call that can show them.
+    pub(crate) fn questions(&self) -> &Arc<Waiting> {
+        &self.questions
+    }
+
+    /// The one that its client shows until it makes its call again.
+    pub(crate) fn shown(&self) -> MutexGuard<'_, Option<Unanswered>> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// It has ended, with this reply.

@@ -1,6 +1,8 @@
 //! Our MCP face: the one tool and the capability resource, for one client. Knows rmcp; everything
 //! it says comes from the bridge.
 
+mod asking;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,12 +26,16 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use self::asking::Answers;
 use crate::arrivals::{Arrival, InOrder};
 use crate::bridge::{Bridge, Connection};
 use crate::catalog::CatalogEvent;
 use crate::late_runs::UnderWay;
+use crate::output::run_name;
+use crate::questions::Waiting;
 use crate::reply::Reply;
 use crate::request::PythonRequest;
+use crate::run::Audience;
 use crate::{manual, request, run, tool};
 
 /// The longest line a client may send: the code of a run, escaped, with room to spare.
@@ -87,8 +93,9 @@ impl McpServer {
     async fn run_python(
         &self,
         arguments: serde_json::Map<String, Value>,
+        answers: Option<Answers>,
         mut context: RequestContext<RoleServer>,
-    ) -> CallToolResult {
+    ) -> CallToolResponse {
         let arrival = context.extensions.remove::<Arrival>();
         let limits = self.bridge.settings().limits.clone();
         let request = match request::parse(
@@ -97,25 +104,61 @@ impl McpServer {
             limits.run_ms_max / 1000,
         ) {
             Ok(request) => request,
-            Err(problem) => return result(run::refused(&self.bridge, &problem)),
+            Err(problem) => return result(run::refused(&self.bridge, &problem)).into(),
         };
+        if let Some(answers) = answers {
+            return match self.connection.late_runs().find(&answers.run) {
+                Ok(run) => self.go_on(&run, answers, &context).await,
+                Err(unknown) => result(run::refused(&self.bridge, &unknown.to_string())).into(),
+            };
+        }
         if let Some(name) = request.collects() {
             return match self.connection.late_runs().find(name) {
                 // Who gives up waiting has not asked for the run to end.
                 Ok(run) => tokio::select! {
                     reply = self.attend(&run, Instant::now(), &context) => reply,
                     () = context.ct.cancelled() => {
-                        result(run::so_far(&self.bridge, &self.connection, &run))
+                        result(run::so_far(&self.bridge, &self.connection, &run)).into()
                     }
                 },
-                Err(unknown) => result(run::refused(&self.bridge, &unknown.to_string())),
+                Err(unknown) => result(run::refused(&self.bridge, &unknown.to_string())).into(),
             };
         }
         let run = UnderWay::new(run::unguessable());
         let cancel = self.connection.cancel_token().child_token();
         let client = context.client_info().map(|info| info.name);
         self.start(&run, client, request, cancel.clone(), arrival);
-        let attended = self.attend(&run, run.began(), &context);
+        self.attend_or_cancel(&run, &cancel, &context).await
+    }
+
+    /// The client has answered what a run waits for, and asks for its result again.
+    async fn go_on(
+        &self,
+        run: &Arc<UnderWay>,
+        answers: Answers,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResponse {
+        let shown = run.shown().take();
+        if let Some(shown) = shown {
+            shown.answer(answers.answer);
+        } else {
+            tracing::debug!("an answer came that no question waits for");
+        }
+        tokio::select! {
+            reply = self.attend(run, Instant::now(), context) => reply,
+            () = context.ct.cancelled() => {
+                result(run::so_far(&self.bridge, &self.connection, run)).into()
+            }
+        }
+    }
+
+    async fn attend_or_cancel(
+        &self,
+        run: &Arc<UnderWay>,
+        cancel: &CancellationToken,
+        context: &RequestContext<RoleServer>,
+    ) -> CallToolResponse {
+        let attended = self.attend(run, run.began(), context);
         tokio::pin!(attended);
         tokio::select! {
             reply = &mut attended => reply,
@@ -138,7 +181,10 @@ impl McpServer {
         let (bridge, connection) = (Arc::clone(&self.bridge), Arc::clone(&self.connection));
         let run = Arc::clone(run);
         self.bridge.runs().spawn(async move {
-            let report = Some(run.reporter());
+            let audience = Audience {
+                report: Some(run.reporter()),
+                ask: Some(Waiting::ask(run.questions())),
+            };
             let client = client.as_deref();
             let reply = run::run_as(
                 run.id(),
@@ -147,7 +193,7 @@ impl McpServer {
                 client,
                 request,
                 cancel,
-                report,
+                audience,
                 arrival,
             );
             run.end(reply.await);
@@ -161,7 +207,7 @@ impl McpServer {
         run: &Arc<UnderWay>,
         asked_at: Instant,
         context: &RequestContext<RoleServer>,
-    ) -> CallToolResult {
+    ) -> CallToolResponse {
         let progress = context
             .meta
             .get_progress_token()
@@ -169,12 +215,35 @@ impl McpServer {
         let client = context.client_info().map(|info| info.name);
         let patience = client.and_then(|client| self.bridge.patience().of(&client));
         let answer_at = patience.map(|patience| asked_at + patience);
-        tokio::select! {
-            reply = run.ended() => result(Reply::clone(&reply)),
-            () = until(answer_at) => {
-                drop(progress);
+        loop {
+            let question = tokio::select! {
+                reply = run.ended() => return result(Reply::clone(&reply)).into(),
+                () = until(answer_at) => {
+                    drop(progress);
+                    self.connection.late_runs().keep(run);
+                    return result(run::so_far(&self.bridge, &self.connection, run)).into();
+                }
+                question = run.questions().next() => question,
+            };
+            if let Err(why) = asking::can_show(context, &question.question) {
+                question.answer(Err(why));
+            } else if asking::by_result(context) {
+                // Without requests from the server, the answer comes with the call made again.
+                let wanted = asking::as_result(&question.question, &run_name(run.id()));
+                *run.shown() = Some(question);
                 self.connection.late_runs().keep(run);
-                result(run::so_far(&self.bridge, &self.connection, run))
+                return wanted.into();
+            } else {
+                let peer = context.peer.clone();
+                let open = asking::in_client(peer, &question.question);
+                // The run may end while the person thinks, and the client may stop to wait.
+                tokio::select! {
+                    answer = open => question.answer(answer),
+                    reply = run.ended() => return result(Reply::clone(&reply)).into(),
+                    () = until(answer_at) => {
+                        run.questions().put_back(question);
+                    }
+                }
             }
         }
     }
@@ -263,11 +332,12 @@ impl ServerHandler for McpServer {
                 None,
             ));
         }
+        let answers = Answers::read(&request)?;
         let call = Call::begin(&self.calls, &context);
-        let reply = self.run_python(request.arguments.unwrap_or_default(), context);
+        let reply = self.run_python(request.arguments.unwrap_or_default(), answers, context);
         let reply = reply.await;
         drop(call);
-        Ok(reply.into())
+        Ok(reply)
     }
 
     async fn on_cancelled(

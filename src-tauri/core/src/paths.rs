@@ -33,13 +33,14 @@ impl Os {
     };
 }
 
-/// The environment of a process, taken once.
+/// The environment of a process, taken once, and which program is the sidecar.
 ///
 /// Values that are not Unicode are left out: no path or setting of ours can be made from them.
 #[derive(Clone, Debug)]
 pub struct Environment {
     os: Os,
     variables: BTreeMap<String, String>,
+    sidecar: Option<PathBuf>,
 }
 
 impl Environment {
@@ -52,6 +53,7 @@ impl Environment {
                 Some((text(name)?, text(value)?))
             }),
         );
+        environment.sidecar = std::env::current_exe().and_then(std::fs::canonicalize).ok();
         // A service manager may start us without it; the password database still knows.
         let home_name = if environment.os == Os::Windows {
             "USERPROFILE"
@@ -75,6 +77,7 @@ impl Environment {
         let mut environment = Self {
             os,
             variables: BTreeMap::new(),
+            sidecar: None,
         };
         for (name, value) in variables {
             environment.set(&name.into(), &value.into());
@@ -110,6 +113,34 @@ impl Environment {
     pub fn set(&mut self, name: &str, value: &str) {
         let key = self.key(name).into_owned();
         self.variables.insert(key, value.to_owned());
+    }
+
+    /// The same with another sidecar: for a program that is none itself, such as the app.
+    #[must_use]
+    pub fn with_sidecar(mut self, program: PathBuf) -> Self {
+        self.sidecar = Some(program);
+        self
+    }
+
+    /// The sidecar's program, which is the worker of the built-in sandbox too: this program, where
+    /// nobody said another.
+    pub fn sidecar(&self) -> Option<&Path> {
+        self.sidecar.as_deref()
+    }
+
+    /// Where the built-in Python may be: beside the sidecar, where packages of Linux and macOS keep
+    /// what belongs to a program, or where Cargo's target folder has it.
+    pub fn python_folders(&self) -> Vec<PathBuf> {
+        let Some(folder) = self.sidecar.as_deref().and_then(Path::parent) else {
+            return Vec::new();
+        };
+        let above = folder.parent().unwrap_or(folder);
+        vec![
+            folder.join("python"),
+            above.join("lib/runbridge/python"),
+            above.join("Resources/python"),
+            above.join("guest/python"),
+        ]
     }
 
     /// All variables by name.
@@ -322,6 +353,11 @@ impl Paths {
     /// Tool lists of servers that are not running.
     pub fn catalog_cache(&self) -> PathBuf {
         self.cache.join("catalog")
+    }
+
+    /// The built-in Python, compiled for this machine.
+    pub fn python_cache(&self) -> PathBuf {
+        self.cache.join("python")
     }
 
     /// Secret values, encrypted.

@@ -1,17 +1,21 @@
 //! What the model reads of a run: the text and the fields of the reply, each within its cap.
 //!
 //! Pure. Knows what a run gave and nothing of how; redaction has happened before. Text and fields
-//! tell the same facts, except that the number of calls, which the code's author knows, is a field
-//! only: a line of ours behind what the code printed would spoil it for whoever parses it; and text is byte-faithful: where it is not cut, a stream stands in it as it
+//! tell the same facts, except that the number of calls, which the code's author knows, and the kind
+//! of sandbox, which differs little, are fields only: a line of ours behind what the code printed
+//! would spoil it for whoever parses it; and text is byte-faithful: where it is not cut, a stream stands in it as it
 //! was printed, line ends and control characters included (JSON escapes those on the wire).
 
 mod cut;
 mod structured;
 
+use std::sync::Arc;
+
 use runbridge_sandbox::Image;
 use serde_json::{Map, Value};
 
 use crate::output::Captured;
+use crate::sandboxes::SandboxFacts;
 use crate::toon;
 use cut::Piece;
 
@@ -103,6 +107,8 @@ pub struct RunFacts {
     pub notes: Vec<String>,
     /// Remarks on the sandbox, such as a limit that is not enforced.
     pub warnings: Vec<String>,
+    /// Where it ran, if it did.
+    pub sandbox: Option<Arc<SandboxFacts>>,
 }
 
 impl RunFacts {
@@ -123,6 +129,7 @@ impl RunFacts {
             variables_lost: false,
             notes: Vec::new(),
             warnings: Vec::new(),
+            sandbox: None,
         }
     }
 }

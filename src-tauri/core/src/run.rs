@@ -21,9 +21,11 @@ use crate::interpreters::{Busy, Lease, LiveInterpreter};
 use crate::late_runs::UnderWay;
 use crate::live_runs::{self, Begun, LiveRun};
 use crate::output::run_name;
+use crate::questions::Ask;
 use crate::redact::Redactor;
 use crate::reply::{self, ErrorFacts, OutputMode, Reply, ReplyLimits, RunFacts, Status};
 use crate::request::{PythonRequest, SESSION_DEFAULT};
+use crate::sandboxes::Started;
 use crate::settings::units::Unit;
 use crate::settings::{self, Limits, Settings};
 use crate::timestamp::now_ms;
@@ -39,6 +41,15 @@ const SIGN_OF_LIFE: Duration = Duration::from_secs(10);
 /// Hears what a run is waiting for, in words.
 pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
 
+/// Who follows a run.
+#[derive(Clone, Default)]
+pub struct Audience {
+    /// Hears what it is doing.
+    pub report: Option<Report>,
+    /// Puts questions of servers to its user.
+    pub ask: Option<Ask>,
+}
+
 /// Execute one run and make its reply. `cancel` ends it early; dropping the future leaves the run
 /// to its deadline. Runs of one session go in the order of `arrival`.
 pub async fn run_python(
@@ -47,12 +58,12 @@ pub async fn run_python(
     client: Option<&str>,
     request: PythonRequest,
     cancel: CancellationToken,
-    report: Option<Report>,
+    audience: Audience,
     arrival: Option<Arrival>,
 ) -> Reply {
     let id = unguessable();
     run_as(
-        id, bridge, connection, client, request, cancel, report, arrival,
+        id, bridge, connection, client, request, cancel, audience, arrival,
     )
     .await
 }
@@ -69,7 +80,7 @@ pub(crate) async fn run_as(
     client: Option<&str>,
     request: PythonRequest,
     cancel: CancellationToken,
-    report: Option<Report>,
+    audience: Audience,
     arrival: Option<Arrival>,
 ) -> Reply {
     if let Some(arrival) = &arrival {
@@ -109,7 +120,8 @@ pub(crate) async fn run_as(
         redactor,
         id,
         cancel,
-        report,
+        report: audience.report,
+        ask: audience.ask,
         live: Arc::new(live),
     };
     run.execute(request, servers, facts, arrival).await
@@ -146,6 +158,7 @@ struct Run<'a> {
     id: u64,
     cancel: CancellationToken,
     report: Option<Report>,
+    ask: Option<Ask>,
     live: Arc<LiveRun>,
 }
 
@@ -188,7 +201,11 @@ impl Run<'_> {
                 session: (request.session != SESSION_DEFAULT).then(|| request.session.clone()),
             },
             servers.clone(),
-            self.report.clone(),
+            lease.sandbox.clone(),
+            Audience {
+                report: self.report.clone(),
+                ask: self.ask.clone(),
+            },
         ));
         lease.runs += 1;
         let run = RunRequest {
@@ -201,7 +218,8 @@ impl Run<'_> {
             images_bytes_max: ReplyLimits::default().image_bytes_max,
         };
         self.connection.outputs().begin(self.id, &self.redactor);
-        self.live.running(self.kind());
+        self.live
+            .running(lease.sandbox.as_ref().map(|sandbox| sandbox.kind()));
         lease.busy();
         let outcome = match lease.interpreter.as_mut() {
             Some(interpreter) => {
@@ -279,11 +297,13 @@ impl Run<'_> {
                 .get_or_insert_with(|| "the interpreter ended between two runs".to_owned());
         }
         if lease.interpreter.is_none() {
+            let kind = lease.sandbox.as_ref().map(|sandbox| sandbox.kind());
             let started = tokio::select! {
-                started = self.start_interpreter() => started?,
+                started = self.start_interpreter(kind) => started?,
                 () = self.cancel.cancelled() => return Err(NotRun::Cancelled),
             };
-            lease.began(started, self.live_interpreter(session));
+            let live = self.live_interpreter(session, started.facts.kind());
+            lease.began(started, live);
         }
         if lease.runs == 0 && self.connection.is_resumed() {
             lease.lost = Some("Runbridge was restarted".to_owned());
@@ -293,22 +313,23 @@ impl Run<'_> {
                 .notes
                 .push(format!("the variables of earlier runs are gone: {why}"));
         }
+        facts.sandbox.clone_from(&lease.sandbox);
         if lease.runs == 0
-            && let Some(sandbox) = self.bridge.sandboxes().facts()
+            && let Some(sandbox) = &lease.sandbox
         {
-            facts.warnings = sandbox.warnings;
+            facts.warnings = sandbox.warnings().to_vec();
         }
         Ok(lease)
     }
 
-    fn live_interpreter(&self, session: &str) -> LiveInterpreter {
+    fn live_interpreter(&self, session: &str, kind: SandboxKind) -> LiveInterpreter {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         LiveInterpreter {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             connection: self.connection.id(),
             session: session.to_owned(),
             client: self.client.unwrap_or_default().to_owned(),
-            kind: self.kind().unwrap_or(SandboxKind::Container),
+            kind,
             started_at: now_ms(),
             idle_since_at: None,
             runs: 0,
@@ -316,27 +337,20 @@ impl Run<'_> {
         }
     }
 
-    async fn start_interpreter(&self) -> Result<runbridge_sandbox::Interpreter, NotRun> {
+    async fn start_interpreter(&self, kind: Option<SandboxKind>) -> Result<Started, NotRun> {
         let interpreters_max = self.settings.limits.interpreters_max as usize;
         if !self.bridge.interpreters().make_room(interpreters_max).await {
             return Err(NotRun::NoRoom);
         }
         let sink = Box::new(self.connection.outputs().sink());
-        let sandboxes = self.bridge.sandboxes();
-        let mut progress = sandboxes.progress();
-        let start = sandboxes.start(self.settings, sink);
-        tokio::pin!(start);
-        loop {
-            tokio::select! {
-                started = &mut start => return started.map_err(NotRun::Sandbox),
-                Ok(()) = progress.changed() => {
-                    let step = progress.borrow_and_update().clone();
-                    if let (Some(report), Some(step)) = (&self.report, step) {
-                        report(&step);
-                    }
-                }
+        let report = |step: &str| {
+            if let Some(report) = &self.report {
+                report(step);
             }
-        }
+        };
+        let sandboxes = self.bridge.sandboxes();
+        let started = sandboxes.start(self.settings, kind, sink, &report);
+        started.await.map_err(NotRun::Sandbox)
     }
 
     /// What the guest's API needs to know of this run.
@@ -400,11 +414,7 @@ impl Run<'_> {
 
 impl Run<'_> {
     fn record_start(&self, request: &PythonRequest, run_id: &str) {
-        let sandbox = match self.bridge.sandboxes().facts() {
-            Some(facts) if facts.rootless => format!("{} (rootless)", facts.engine),
-            Some(facts) => facts.engine.to_string(),
-            None => String::new(),
-        };
+        let sandbox = self.bridge.sandboxes().facts(self.settings);
         self.bridge.activity().run_started(RunStarted {
             run_id: run_id.to_owned(),
             client: self.client.unwrap_or_default().to_owned(),
@@ -412,7 +422,7 @@ impl Run<'_> {
             title: live_runs::title(&self.redactor.text(&request.code)),
             session: (request.session != SESSION_DEFAULT).then(|| request.session.clone()),
             code: self.redactor.text(&request.code).into_owned(),
-            sandbox,
+            sandbox: sandbox.map(|facts| facts.name()).unwrap_or_default(),
             started_at: now_ms(),
         });
     }
@@ -436,7 +446,7 @@ impl Run<'_> {
             servers: facts.servers.clone(),
             calls: facts.calls,
             calls_failed: self.live.calls_failed().into(),
-            kind: self.kind().map(|kind| match kind {
+            kind: facts.sandbox.as_ref().map(|sandbox| match sandbox.kind() {
                 SandboxKind::Container => "container".to_owned(),
                 SandboxKind::Wasi => "wasi".to_owned(),
             }),
@@ -461,10 +471,6 @@ impl Run<'_> {
         // Told last: whoever hears it may read the record at once.
         self.live.ended(ended);
     }
-
-    fn kind(&self) -> Option<SandboxKind> {
-        self.bridge.sandboxes().kind()
-    }
 }
 
 /// Put into `facts` how the run ended.
@@ -477,6 +483,10 @@ fn ended(facts: &mut RunFacts, end: RunEnd, raised: Option<PythonError>, limits:
         RunEnd::Finished => match raised {
             Some(error) => {
                 facts.status = if error.r#type == "MemoryError" {
+                    let limit = Unit::Bytes.show(limits.memory_bytes_max);
+                    facts.notes.push(format!(
+                        "the memory limit is {limit}; MCP_BRIDGE_MEMORY sets it"
+                    ));
                     Status::OutOfMemory
                 } else {
                     Status::Error
@@ -604,7 +614,8 @@ pub fn sandbox_code(error: &SandboxError) -> &'static str {
         SandboxError::NoEngine { .. }
         | SandboxError::EngineAbsent { .. }
         | SandboxError::Engine { .. }
-        | SandboxError::GuestStart { .. } => "sandbox_unavailable",
+        | SandboxError::GuestStart { .. }
+        | SandboxError::WorkerStart { .. } => "sandbox_unavailable",
         SandboxError::ModuleMissing { .. } => "wasi_module_missing",
     }
 }
@@ -621,13 +632,19 @@ pub fn sandbox_hint(error: &SandboxError) -> &'static str {
             "install Podman or Docker, or start it; `runbridge doctor` shows what was looked at"
         }
         SandboxError::EngineAbsent { .. } => {
-            "install or start it, or unset MCP_BRIDGE_RUNTIME to take any engine"
+            "install or start it, or unset MCP_BRIDGE_RUNTIME to take what there is"
         }
         SandboxError::ImageMissing { .. } => {
             "set MCP_BRIDGE_IMAGE to an image that the engine has, or check its network"
         }
         SandboxError::Engine { .. } => "check that the engine is running; `runbridge doctor` helps",
-        SandboxError::ModuleMissing { .. } => "install Runbridge again, or use a container engine",
+        SandboxError::ModuleMissing { .. } => {
+            "install Runbridge again (from source: `cargo xtask guest`), or switch to Container in \
+             Sandbox settings (MCP_BRIDGE_RUNTIME=container)"
+        }
+        SandboxError::WorkerStart { .. } => {
+            "if Runbridge was just updated, restart the client; `runbridge doctor` helps"
+        }
         SandboxError::GuestStart { .. } => {
             "the image needs `python3`, version 3.9 or newer, on its PATH; `runbridge doctor` helps"
         }

@@ -22,6 +22,7 @@ pub use migrate::VERSION;
 use crate::activity::Retention;
 use crate::clients::entry::Entry;
 use crate::clients::parse::Position;
+use crate::sign_in::ClientSettings;
 
 /// A layer that can set a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +113,8 @@ pub struct ServerSettings {
     pub tools_denied: Vec<String>,
     /// Bounds that differ for this server: `call_ms_max`, `server_start_ms_max`, `server_idle_ms_max`, `calls_at_once_max`.
     pub limits: BTreeMap<&'static str, u64>,
+    /// As which client to sign in there.
+    pub sign_in: ClientSettings,
 }
 
 macro_rules! choice {
@@ -189,6 +192,16 @@ choice! {
         /// WebAssembly.
         Wasi = "wasi",
     } default Auto
+}
+
+impl Backend {
+    /// As [`Backend::read`], and by the name that people know the built-in sandbox by.
+    pub(super) fn named(text: &str) -> Option<Self> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "builtin" | "built-in" => Some(Self::Wasi),
+            _ => Self::read(text),
+        }
+    }
 }
 
 choice! {

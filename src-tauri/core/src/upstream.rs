@@ -11,6 +11,7 @@
 //! A transport is a file beside `stdio.rs` and `http.rs`: something that implements rmcp's
 //! [`Transport`](rmcp::transport::Transport) and is made in [`Upstream::open`].
 
+mod asking;
 mod connection;
 mod error;
 mod http;
@@ -30,14 +31,16 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
+use reqwest::Url;
 use serde_json::Map;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
+pub use self::asking::Person;
 use self::connection::Connection;
-pub use self::connection::Progress;
+pub use self::connection::{Caller, Progress};
 pub use self::error::UpstreamError;
 use self::error::seconds;
 use self::http::{Fault, Remote, Site};
@@ -46,7 +49,8 @@ use self::link::Link;
 use self::stdio::{Noise, ProcessHandle, Program, StderrTail};
 pub use self::tools::{Tool, ToolList};
 use crate::clients::entry::{Entry, EntryTransport};
-use crate::secrets::Secrets;
+use crate::sign_in::challenge::Challenge;
+use crate::sign_in::{ClientSettings, SignInError, SignIns, Wanted};
 
 /// The first wait after a failed start, doubled with each further failure.
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
@@ -59,6 +63,9 @@ const WORKED_AFTER: Duration = Duration::from_secs(10);
 
 /// Deaths in a row, each soon after the start, before starts are spaced out.
 const DEATHS_FORGIVEN: u32 = 5;
+
+/// One question to a server that nobody is signed in to.
+const CHALLENGE: Duration = Duration::from_secs(15);
 
 /// How long to wait for the exit status of a server whose output has ended.
 const EXIT_STATUS: Duration = Duration::from_secs(1);
@@ -188,7 +195,7 @@ pub(crate) type Observer = Arc<dyn Fn(&str, Change) + Send + Sync>;
 pub(crate) struct Upstream {
     entry: Entry,
     login_env: LoginEnv,
-    secrets: Arc<Secrets>,
+    sign_ins: Arc<SignIns>,
     limits: SharedLimits,
     observer: Observer,
     state: Mutex<State>,
@@ -234,7 +241,7 @@ impl Upstream {
     pub(crate) fn new(
         entry: Entry,
         login_env: LoginEnv,
-        secrets: Arc<Secrets>,
+        sign_ins: Arc<SignIns>,
         limits: SharedLimits,
         era: Option<Era>,
         observer: Observer,
@@ -242,7 +249,7 @@ impl Upstream {
         Arc::new(Self {
             entry,
             login_env,
-            secrets,
+            sign_ins,
             limits,
             observer,
             state: Mutex::new(State::Stopped),
@@ -261,7 +268,7 @@ impl Upstream {
         tool: &str,
         arguments: Map<String, serde_json::Value>,
         limit: Option<Duration>,
-        progress: Option<Progress>,
+        caller: Caller,
     ) -> Result<Box<RawValue>, UpstreamError> {
         let _in_use = self.in_use();
         let limit = limit.unwrap_or_else(|| {
@@ -273,14 +280,14 @@ impl Upstream {
         });
         let connection = self.connection().await?;
         let first = connection
-            .call(tool, arguments.clone(), limit, progress.clone())
+            .call(tool, arguments.clone(), limit, caller.clone())
             .await;
         if !matches!(first, Err(UpstreamError::SessionLost { .. })) {
             return first;
         }
         // It was refused unread, so this is not a second time.
         let connection = self.connection_after(&connection).await?;
-        connection.call(tool, arguments, limit, progress).await
+        connection.call(tool, arguments, limit, caller).await
     }
 
     /// Any other request, within the same limit as a call.
@@ -381,6 +388,64 @@ impl Upstream {
 
     pub(crate) fn era(&self) -> Option<Era> {
         *lock(&self.era)
+    }
+
+    /// What a sign-in to this server needs to know.
+    pub(crate) fn wanted(
+        self: &Arc<Self>,
+        settings: ClientSettings,
+    ) -> Result<Wanted, SignInError> {
+        let url = self.address()?;
+        let (asking, signed_in) = (Arc::clone(self), Arc::clone(self));
+        Ok(Wanted {
+            server: self.entry.name.clone(),
+            url,
+            challenge: async move { asking.challenge().await }.boxed(),
+            settings,
+            signed_in: async move { signed_in.stop().await }.boxed(),
+        })
+    }
+
+    /// The address that somebody can sign in to.
+    pub(crate) fn address(&self) -> Result<Url, SignInError> {
+        let server = self.entry.name.clone();
+        let EntryTransport::Http { url, headers, .. } = &self.entry.transport else {
+            return Err(SignInError::NotRemote { server });
+        };
+        if headers
+            .keys()
+            .any(|name| name.trim().eq_ignore_ascii_case("authorization"))
+        {
+            return Err(SignInError::OwnHeader { server });
+        }
+        Url::parse(url.trim()).map_err(|error| SignInError::Malformed {
+            detail: format!("the address of `{server}` is not a URL: {error}"),
+        })
+    }
+
+    /// What the server says to somebody who is not signed in.
+    async fn challenge(&self) -> Result<Challenge, SignInError> {
+        let EntryTransport::Http { url, headers, sse } = &self.entry.transport else {
+            let server = self.entry.name.clone();
+            return Err(SignInError::NotRemote { server });
+        };
+        let unreachable = |error: UpstreamError| SignInError::Unreachable {
+            reason: error.to_string(),
+        };
+        let asked = async {
+            let site = self.site(url, headers).await.map_err(unreachable)?;
+            let fault = |fault: Fault| unreachable(fault.into_error(&self.entry.name));
+            let site = site.map_err(fault)?;
+            site.ask_who(*sse, lifecycle::question())
+                .await
+                .map_err(fault)
+        };
+        timeout(CHALLENGE, asked).await.unwrap_or_else(|_| {
+            Err(unreachable(self.unreachable(format!(
+                "it has not answered within {}",
+                seconds(CHALLENGE)
+            ))))
+        })
     }
 
     /// Stop the process, if there is one, and forget failures: the next call starts it at once.
@@ -534,7 +599,7 @@ impl Upstream {
                     error: Arc::new(error.clone()),
                     failures: failures + 1,
                     deaths,
-                    retry_at: Instant::now() + backoff(failures),
+                    retry_at: Instant::now() + pause_after(error, failures),
                 };
             }
         }
@@ -650,10 +715,16 @@ impl Upstream {
         headers: &BTreeMap<String, String>,
     ) -> Result<Result<Site, Fault>, UpstreamError> {
         let login = self.login_env.get().await;
-        let headers = values::of_headers(&self.entry.name, headers, &self.secrets).await?;
-        let url = url.to_owned();
+        let headers =
+            values::of_headers(&self.entry.name, headers, self.sign_ins.secrets()).await?;
+        let (url, server) = (url.to_owned(), self.entry.name.clone());
+        let sign_ins = Arc::clone(&self.sign_ins);
         // It reads the system's certificates.
-        let made = tokio::task::spawn_blocking(move || Site::new(&url, &headers, &login));
+        let made = tokio::task::spawn_blocking(move || {
+            Site::new(&url, &headers, &login, |url| {
+                sign_ins.authority(&server, url)
+            })
+        });
         made.await.map_err(|_| self.stopped())
     }
 
@@ -665,7 +736,7 @@ impl Upstream {
         cwd: Option<&Path>,
     ) -> StartResult {
         let server = &self.entry.name;
-        let env = values::of_variables(server, env, &self.secrets).await?;
+        let env = values::of_variables(server, env, self.sign_ins.secrets()).await?;
         let program = Program {
             command: command.to_owned(),
             args: args.to_vec(),
@@ -902,6 +973,11 @@ async fn wait(mut done: watch::Receiver<Option<StartResult>>, server: &str) -> S
             server: server.to_owned(),
         }),
     }
+}
+
+/// Somebody may sign in at any time, in this process or another one.
+fn pause_after(error: &UpstreamError, failures: u32) -> Duration {
+    backoff(if error.wants_sign_in() { 0 } else { failures })
 }
 
 fn backoff(failures: u32) -> Duration {

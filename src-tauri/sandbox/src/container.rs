@@ -25,8 +25,7 @@ pub use self::engine::search::{EngineSearch, Os};
 pub use self::engine::{EngineChoice, EngineKind};
 use self::live::Shared;
 use self::owner::Owners;
-pub use self::spec::{Enforcement, LimitFact};
-use crate::{Guest, SandboxError, SandboxLimits, guest};
+use crate::{Enforcement, Guest, LimitFact, SandboxError, SandboxLimits, guest};
 
 /// What a sandbox needs to be told.
 #[derive(Clone, Debug)]
@@ -48,6 +47,9 @@ pub struct ContainerConfig {
     pub search: EngineSearch,
     /// How many started containers wait for a guest to be wanted.
     pub spares: usize,
+    /// Take only what is there: no machine is started and no image pulled, which takes minutes and
+    /// memory that nobody may have asked for.
+    pub only_ready: bool,
 }
 
 /// What takes so long.
@@ -91,7 +93,7 @@ impl fmt::Display for Progress {
 
 /// What is true of an open sandbox, measured rather than asked for.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct SandboxFacts {
+pub struct ContainerFacts {
     /// `container`
     pub backend: &'static str,
     /// The engine's kind.
@@ -108,6 +110,9 @@ pub struct SandboxFacts {
     pub image: String,
     /// The image's id.
     pub image_id: String,
+    /// The image's size; of no use to code that runs in it.
+    #[serde(skip)]
+    pub image_bytes: u64,
     /// Each limit by its name in [`SandboxLimits`].
     pub limits: BTreeMap<&'static str, LimitFact>,
     /// A sentence for each thing that is weaker than asked for.
@@ -120,7 +125,7 @@ pub struct SandboxFacts {
 pub struct ContainerSandbox {
     shared: Arc<Shared>,
     owners: Owners,
-    facts: SandboxFacts,
+    facts: ContainerFacts,
     spares: Arc<Spares>,
 }
 
@@ -136,14 +141,20 @@ impl ContainerSandbox {
         config: ContainerConfig,
         progress: Arc<dyn Fn(Progress) + Send + Sync>,
     ) -> Result<Self, SandboxError> {
-        let engine = engine::find(&config.engine, &config.search, &*progress).await?;
+        let engine = engine::find(
+            &config.engine,
+            &config.search,
+            config.only_ready,
+            &*progress,
+        )
+        .await?;
         let (owners, lock) = live_owner(&config)
             .map_err(|error| engine.error("record who owns its containers", error.to_string()))?;
         if let Err(error) = reap::reap_dead(&engine, &owners).await {
             // They cost memory, not correctness.
             tracing::warn!(%error, "could not look for containers left by earlier bridges");
         }
-        let image = image::ensure(&engine, &config.image, &*progress).await?;
+        let image = image::ensure(&engine, &config.image, config.only_ready, &*progress).await?;
 
         let body = spec::body(&spec::Spec {
             image: &config.image,
@@ -202,7 +213,7 @@ impl ContainerSandbox {
         let mut warnings = engine.warnings.clone();
         warnings.extend(enforced.warnings(&name));
         warnings.extend(remarks);
-        let facts = SandboxFacts {
+        let facts = ContainerFacts {
             backend: "container",
             engine: engine.kind,
             version: engine.version.clone(),
@@ -211,6 +222,7 @@ impl ContainerSandbox {
             cgroup_version: engine.cgroup_version,
             image: config.image,
             image_id: image.id,
+            image_bytes: image.bytes,
             limits: enforced.limits,
             warnings,
         };
@@ -223,7 +235,7 @@ impl ContainerSandbox {
     }
 
     /// What was found out when it was opened.
-    pub fn facts(&self) -> &SandboxFacts {
+    pub fn facts(&self) -> &ContainerFacts {
         &self.facts
     }
 

@@ -41,8 +41,14 @@ pub enum SandboxError {
         /// Last output or exit status.
         reason: String,
     },
+    /// The worker that holds an embedded guest did not come up.
+    #[error("the built-in sandbox did not start: {reason}")]
+    WorkerStart {
+        /// What the system or the worker said.
+        reason: String,
+    },
     /// The embedded Python is not there or cannot be used on this machine.
-    #[error("the embedded Python is not available: {reason}")]
+    #[error("the built-in Python is not available: {reason}")]
     ModuleMissing {
         /// Which file, and what is wrong with it.
         reason: String,

@@ -24,7 +24,7 @@ pub use interpreter::{
     Guest, GuestExit, GuestHello, Image, Interpreter, OutputSink, PythonError, RunEnd, RunOutcome,
     RunRequest, Stream,
 };
-pub use limits::SandboxLimits;
+pub use limits::{Enforcement, LimitFact, SandboxLimits};
 pub use usage::{Gauge, Usage};
 
 /// What the host does for a guest. One handler serves one run.

@@ -1,4 +1,4 @@
-//! What a backend must enforce around one interpreter.
+//! What a backend must enforce around one interpreter, and what became of it.
 
 use serde::{Deserialize, Serialize};
 
@@ -30,4 +30,31 @@ impl Default for SandboxLimits {
             open_files_max: 1024,
         }
     }
+}
+
+/// How a limit is enforced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Enforcement {
+    /// By the kernel, for the container as a whole.
+    Cgroup,
+    /// By the kernel, for each process by itself.
+    Rlimit,
+    /// By the size of the file system.
+    Mount,
+    /// By the worker process that holds the embedded guest.
+    Worker,
+    /// Not at all.
+    None,
+}
+
+/// One limit as it was asked for and what became of it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LimitFact {
+    /// In bytes, counts or CPUs; `None` when no limit was asked for.
+    pub asked: Option<f64>,
+    /// Whether something holds the guest to it.
+    pub enforced: bool,
+    /// What does.
+    pub how: Enforcement,
 }

@@ -15,6 +15,7 @@ mod preview1;
 mod snapshot;
 mod worker;
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
@@ -22,12 +23,13 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
+use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 use tokio::process::{Child, Command};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::{Guest, GuestExit, SandboxError, SandboxLimits};
+use crate::{Enforcement, Guest, GuestExit, LimitFact, SandboxError, SandboxLimits};
 pub use snapshot::{Initialized, initialize};
 pub use worker::main as worker_main;
 
@@ -60,6 +62,20 @@ pub struct Wasi {
     worker: WorkerCommand,
     code: PathBuf,
     zips: Vec<PathBuf>,
+    python: String,
+}
+
+/// What is true of the embedded sandbox under some limits.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WasiFacts {
+    /// `wasi`
+    pub backend: &'static str,
+    /// Python's version.
+    pub python: String,
+    /// Each limit by its name in [`SandboxLimits`].
+    pub limits: BTreeMap<&'static str, LimitFact>,
+    /// A sentence for each thing that is weaker than asked for.
+    pub warnings: Vec<String>,
 }
 
 impl Wasi {
@@ -76,11 +92,7 @@ impl Wasi {
         let missing = |reason| SandboxError::ModuleMissing { reason };
         let module = module::Module::find(folder).map_err(missing)?;
         let cache = module::Cache::new(cache, &module).map_err(missing)?;
-        Ok(cache.trusted().map(|code| Self {
-            worker,
-            code,
-            zips: module.zips,
-        }))
+        Ok(cache.trusted().map(|code| Self::of(module, code, worker)))
     }
 
     /// As [`Wasi::open`], and compile it if need be: once per machine and version, some seconds.
@@ -102,18 +114,78 @@ impl Wasi {
         let code = compile_once(&worker, &module, cache)
             .await
             .map_err(missing)?;
-        Ok(Self {
+        Ok(Self::of(module, code, worker))
+    }
+
+    fn of(module: module::Module, code: PathBuf, worker: WorkerCommand) -> Self {
+        Self {
             worker,
             code,
             zips: module.zips,
-        })
+            python: module.python,
+        }
+    }
+
+    /// The version of the embedded Python in `folder`, compiled or not.
+    ///
+    /// # Errors
+    /// As [`Wasi::open`].
+    pub fn python_in(folder: &Path) -> Result<String, SandboxError> {
+        let module = module::Module::find(folder);
+        let module = module.map_err(|reason| SandboxError::ModuleMissing { reason })?;
+        Ok(module.python)
+    }
+
+    /// The version of its Python.
+    pub fn python(&self) -> &str {
+        &self.python
+    }
+
+    /// What a guest that is started with `limits` is held to.
+    pub fn facts(&self, limits: &SandboxLimits) -> WasiFacts {
+        let held = |asked: f64| LimitFact {
+            asked: Some(asked),
+            enforced: true,
+            how: Enforcement::Worker,
+        };
+        // A guest has one thread, and there are no processes.
+        let cpus = match limits.cpus_max {
+            Some(cpus) if cpus >= 1.0 => held(cpus),
+            asked => LimitFact {
+                asked,
+                enforced: false,
+                how: Enforcement::None,
+            },
+        };
+        let mut warnings = Vec::new();
+        if let Some(asked) = cpus.asked.filter(|_| !cpus.enforced) {
+            warnings.push(format!(
+                "the built-in sandbox uses up to one CPU; the limit of {asked} CPUs is not in force there"
+            ));
+        }
+        WasiFacts {
+            backend: "wasi",
+            python: self.python.clone(),
+            limits: BTreeMap::from([
+                ("memory_bytes_max", held(limits.memory_bytes_max as f64)),
+                ("processes_max", held(f64::from(limits.processes_max))),
+                ("cpus_max", cpus),
+                ("tmp_bytes_max", held(limits.tmp_bytes_max as f64)),
+                (
+                    "workspace_bytes_max",
+                    held(limits.workspace_bytes_max as f64),
+                ),
+                ("open_files_max", held(f64::from(limits.open_files_max))),
+            ]),
+            warnings,
+        }
     }
 
     /// Start one guest. `grace_ms` is what an interrupted run may take to stop before it is ended
     /// by force, and must be shorter than the grace that the run's driver gives.
     ///
     /// # Errors
-    /// [`SandboxError::GuestStart`] if the worker could not be started.
+    /// [`SandboxError::WorkerStart`] if the worker could not be started.
     pub fn start(&self, limits: &SandboxLimits, grace_ms: u64) -> Result<Guest, SandboxError> {
         let task = worker::Task::Serve(worker::Serve {
             code: self.code.clone(),
@@ -121,7 +193,7 @@ impl Wasi {
             limits: limits.clone(),
             grace_ms,
         });
-        let failed = |reason: String| SandboxError::GuestStart { reason };
+        let failed = |reason: String| SandboxError::WorkerStart { reason };
         let mut child = self.worker.spawn(&task, Stdio::piped()).map_err(failed)?;
         let (Some(input), Some(output), Some(errors)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -172,10 +244,7 @@ async fn compile_once(
     module: &module::Module,
     cache: module::Cache,
 ) -> Result<PathBuf, String> {
-    let waiting = cache.clone();
-    let _lock = tokio::task::spawn_blocking(move || waiting.lock())
-        .await
-        .map_err(|error| error.to_string())??;
+    let _lock = right_to_compile(cache.clone()).await?;
     if let Some(code) = cache.trusted() {
         return Ok(code);
     }
@@ -187,6 +256,23 @@ async fn compile_once(
         let _ = std::fs::remove_file(&scratch);
     }
     kept
+}
+
+/// Waits on a thread of its own: a runtime that is shut down would wait for a blocking task.
+async fn right_to_compile(cache: module::Cache) -> Result<std::fs::File, String> {
+    let (give, given) = oneshot::channel();
+    std::thread::Builder::new()
+        .name("compile-lock".to_owned())
+        .spawn(move || give.send(cache.lock()))
+        .map_err(|error| error.to_string())?;
+    match tokio::time::timeout(COMPILE, given).await {
+        Ok(Ok(lock)) => lock,
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err(format!(
+            "another process has been compiling for {} s",
+            COMPILE.as_secs()
+        )),
+    }
 }
 
 async fn compile(worker: &WorkerCommand, module: &Path, out: &Path) -> Result<(), String> {

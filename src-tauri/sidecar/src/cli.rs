@@ -3,6 +3,7 @@
 pub(crate) mod clients;
 pub(crate) mod connect;
 pub(crate) mod doctor;
+pub(crate) mod login;
 pub(crate) mod memory;
 pub(crate) mod run;
 pub(crate) mod search;

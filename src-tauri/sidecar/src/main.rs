@@ -1,6 +1,7 @@
 //! `runbridge`: what MCP clients start, and the command line for people.
 //!
 //! Without a command it serves MCP on stdin and stdout; then stdout carries MCP and nothing else.
+//! With [`WORKER`] it holds one guest of the built-in sandbox, for a bridge that started it.
 
 mod cli;
 #[cfg(unix)]
@@ -12,6 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use runbridge_core::clients::connect::Action;
+use runbridge_core::sandboxes::{WORKER, worker_main};
 
 /// One MCP tool in place of hundreds: model-written Python runs in a sandbox and calls your MCP
 /// servers through this bridge.
@@ -54,6 +56,10 @@ enum Command {
     Restore(cli::connect::ChangeArguments),
     /// Look at and change what the model remembers
     Memory(cli::memory::MemoryArguments),
+    /// Sign in to a remote server with a browser
+    Login(cli::login::LoginArguments),
+    /// Sign out of it
+    Logout(cli::login::LogoutArguments),
     /// Keep values that servers need and no file should show
     Secret(cli::secret::SecretArguments),
     /// Check engine, image, limits and servers; says what to do about each problem
@@ -61,6 +67,11 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    if words.next().as_deref() == Some(WORKER) {
+        // A worker has nothing open that its guest could reach, so nothing may come before it.
+        worker_main(words);
+    }
     let arguments = Arguments::parse();
     start_log(matches!(arguments.command, None | Some(Command::Serve(_))));
     let outcome = match arguments.command {
@@ -90,6 +101,8 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Move(arguments) => cli::connect::run(&arguments, Action::Move, false),
         Command::Restore(arguments) => cli::connect::run(&arguments, Action::Restore, false),
         Command::Memory(arguments) => cli::memory::run(arguments),
+        Command::Login(arguments) => cli::login::login(arguments).await,
+        Command::Logout(arguments) => cli::login::logout(arguments).await,
         Command::Secret(arguments) => cli::secret::run(arguments).await,
         Command::Doctor(arguments) => cli::doctor::run(arguments).await,
     }

@@ -67,3 +67,10 @@ pub(crate) fn warning(text: &str) {
     let label = painted(Tone::Warn, "warning:", is_coloured(&stderr));
     let _ = writeln!(stderr.lock(), "{label} {text}");
 }
+
+/// Print what is being done to stderr.
+pub(crate) fn note(text: &str) {
+    let stderr = std::io::stderr();
+    let text = painted(Tone::Dim, text, is_coloured(&stderr));
+    let _ = writeln!(stderr.lock(), "{text}");
+}

@@ -17,7 +17,7 @@ use sha2::{Digest as _, Sha256};
 use self::results::{Results, Spread, put_between, table};
 use crate::engine;
 use crate::setup;
-use crate::shell::{build_sidecar, root, say, target};
+use crate::shell::{self, build_sidecar, cargo, root, say, target};
 
 /// Options of `cargo xtask bench`.
 #[derive(clap::Args)]
@@ -51,6 +51,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             .with_context(|| format!("no {}", program.display()))?,
         None => build_sidecar(true)?,
     };
+    let http = build_http()?;
     let engines = engine::for_tests(&target().join("engines"))?;
     let repetitions = if arguments.quick { 3 } else { 15 };
     let mut values: BTreeMap<(String, &'static str), Vec<f64>> = BTreeMap::new();
@@ -66,6 +67,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
                     .push(value);
             };
             session(&program, engine, &mut add).with_context(|| format!("on {}", engine.name))?;
+            add("discovery", discovery(&program)?);
+            let (above_bare, together) = over_http(&http)?;
+            add("http_call", above_bare);
+            add("http_together", together);
         }
     }
     let mut results = Results {
@@ -136,6 +141,7 @@ fn session(
     engine: &Engine,
     add: &mut impl FnMut(&'static str, f64),
 ) -> anyhow::Result<()> {
+    add("discovery", discovery(program)?);
     // As soon as a client may: the first container is on its way, as it would be for a user.
     let life = Life::start(program, engine, 16)?;
     add("initialize", life.initialized);
@@ -166,6 +172,34 @@ fn session(
     life.spare_ready(1)?;
     add("gather_128", life.number(GATHER)?);
     life.end()
+}
+
+/// The program that measures calls over HTTP, which is the core's own and needs no engine.
+fn build_http() -> anyhow::Result<PathBuf> {
+    let mut command = cargo();
+    command.args([
+        "build",
+        "--quiet",
+        "--release",
+        "--package",
+        "runbridge-core",
+    ]);
+    shell::run(command.args(["--example", "http_overhead"]))?;
+    Ok(target().join("release/examples/http_overhead"))
+}
+
+/// What a call over HTTP costs above the bare exchange, and what many of them take together.
+fn over_http(program: &Path) -> anyhow::Result<(f64, f64)> {
+    let output = std::process::Command::new(program).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "measuring HTTP failed: {said}");
+    let found: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let number = |name: &str| {
+        found[name]
+            .as_f64()
+            .with_context(|| format!("no {name} in {found}"))
+    };
+    Ok((number("above_bare")?, number("together")?))
 }
 
 /// What it takes to read the files of all clients that there are, one of them with a long history in it.
@@ -242,7 +276,7 @@ impl Life {
             "limits": { "calls_at_once_max": calls_at_once },
         });
         home.write(".runbridge/config/settings.json", &settings.to_string());
-        let mut variables = Vec::from(engine.variables());
+        let mut variables = engine.variables();
         variables.push(("MCP_BRIDGE_IMAGE".to_owned(), engine::image().to_owned()));
         variables.push((
             "RUNBRIDGE_HOME".to_owned(),

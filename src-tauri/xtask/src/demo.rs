@@ -10,6 +10,7 @@ use runbridge_testkit::{Components, Engine, Era, McpClient, Reply, TempHome};
 use serde_json::{Map, Value, json};
 
 use crate::engine;
+use crate::guest;
 use crate::setup;
 use crate::shell::{build_sidecar, coloured, target};
 use crate::tokens;
@@ -74,20 +75,26 @@ print("variables of before are gone:", "totals" not in globals())
 /// `cargo xtask demo`.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let components = Components::at(&setup::run_all()?);
+    guest::run(&guest::Arguments::default())?;
     let program = build_sidecar(arguments.release)?;
     let engines = engine::for_demo(&target().join("engines"))?;
-    let engine = engines.first()?;
+    let engine = &engines.first_or_builtin();
 
     let home = TempHome::new();
+    home.share_compiled_python(&program);
     home.write("files/orders.csv", ORDERS);
     let servers = components.entries(SERVERS, &home);
     home.write_servers(&servers);
 
     let show = Show { colour: coloured() };
     show.title(&format!(
-        "Three real MCP servers ({}) behind one tool, on {}",
+        "Three real MCP servers ({}) behind one tool, in {}",
         SERVERS.join(", "),
-        engine.name
+        if engine.is_builtin() {
+            "the built-in sandbox".to_owned()
+        } else {
+            format!("containers of {}", engine.name)
+        }
     ));
 
     let client = start(&program, engine, &home, &show)?;
@@ -162,7 +169,7 @@ fn start(
     home: &TempHome,
     show: &Show,
 ) -> anyhow::Result<McpClient> {
-    let mut variables = Vec::from(engine.variables());
+    let mut variables = engine.variables();
     variables.push(("MCP_BRIDGE_IMAGE".to_owned(), engine::image().to_owned()));
     let begun = std::time::Instant::now();
     let (client, greeting) = McpClient::start(

@@ -25,11 +25,24 @@ pub(crate) struct Engines {
 }
 
 impl Engines {
+    /// No engine at all.
+    pub(crate) fn none() -> Self {
+        Self {
+            ready: Vec::new(),
+            _started: Vec::new(),
+        }
+    }
+
     /// The one to use where one is enough.
     pub(crate) fn first(&self) -> anyhow::Result<&Engine> {
         self.ready
             .first()
             .context("no container engine is available")
+    }
+
+    /// As above; the built-in sandbox where there is none.
+    pub(crate) fn first_or_builtin(&self) -> Engine {
+        self.ready.first().cloned().unwrap_or_else(Engine::builtin)
     }
 
     /// All that are ready.
@@ -55,11 +68,10 @@ impl Engines {
 }
 
 /// Every kind of engine, each started for the tests alone; or else those that
-/// `RUNBRIDGE_TEST_ENGINES` names, for whoever is not root.
+/// `RUNBRIDGE_TEST_ENGINES` names, for whoever is not root. It may name none.
 pub(crate) fn for_tests(dir: &Path) -> anyhow::Result<Engines> {
-    let named = Engine::all();
-    if !named.is_empty() {
-        return with_image(named, Vec::new());
+    if std::env::var_os("RUNBRIDGE_TEST_ENGINES").is_some() {
+        return with_image(Engine::all(), Vec::new());
     }
     let started = engines::start_all(dir)?;
     let ready = started
@@ -72,14 +84,17 @@ pub(crate) fn for_tests(dir: &Path) -> anyhow::Result<Engines> {
     with_image(ready, started)
 }
 
-/// An engine that runs already, as a user's would, or else our own.
+/// An engine that runs already, as a user's would, or else our own, or else none.
 pub(crate) fn for_demo(dir: &Path) -> anyhow::Result<Engines> {
     let Some(socket) = image::running_engines()
         .ok()
         .and_then(|sockets| sockets.into_iter().next())
     else {
         say("no engine runs; starting some for the demo");
-        return for_tests(dir);
+        return Ok(for_tests(dir).unwrap_or_else(|error| {
+            say(format_args!("{error:#}"));
+            Engines::none()
+        }));
     };
     let name = kind(&socket)?;
     say(format_args!("using {name} at {}", socket.display()));

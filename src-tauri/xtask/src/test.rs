@@ -24,7 +24,7 @@ pub(crate) struct Arguments {
     /// Fail if anything was skipped; set by `CI=true` too.
     #[arg(long)]
     ci: bool,
-    /// Test the embedded sandbox and nothing else; its Python is built first (about 4 minutes, once).
+    /// Test the embedded sandbox by itself and nothing else.
     #[arg(long, conflicts_with = "filter")]
     embedded: bool,
     /// Test the desktop app and nothing else.
@@ -115,19 +115,28 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.app || arguments.filter.is_none() {
         app::set_up_tests()?;
     }
-    let engines = engine::for_tests(&target().join("engines"))?;
+    guest::run(&guest::Arguments::default())?;
+    let (engines, why_missing) = match engine::for_tests(&target().join("engines")) {
+        Ok(engines) => (
+            engines,
+            "RUNBRIDGE_TEST_ENGINES does not name it".to_owned(),
+        ),
+        Err(error) if strict => return Err(error),
+        // The built-in sandbox needs none.
+        Err(error) => (Engines::none(), format!("{error:#}")),
+    };
     say(format_args!(
-        "ready after {} s: {}",
+        "ready after {} s: the built-in sandbox, and {}",
         begun.elapsed().as_secs(),
-        engines.list()
+        match engines.list() {
+            list if list.is_empty() => "no container engine".to_owned(),
+            list => list,
+        }
     ));
 
     let mut tally = Tally::default();
     for name in engines.missing() {
-        tally.skip(
-            &format!("tests on {name}"),
-            "RUNBRIDGE_TEST_ENGINES does not name it",
-        );
+        tally.skip(&format!("tests on {name}"), &why_missing);
     }
     tally.times.push(("set up".to_owned(), begun.elapsed()));
     let skips = target().join("skipped-tests");
@@ -241,7 +250,7 @@ impl Environment<'_> {
     }
 }
 
-/// Every package but the builder of the embedded Python, which would have wasmtime compiled in here,
+/// Every package but the builder of the embedded Python, which has no tests,
 /// and the app, whose dependencies would have the others compiled with other features.
 const USUAL_PACKAGES: [&str; 7] = [
     "--workspace",
@@ -269,7 +278,7 @@ const EMBEDDED_PACKAGES: [&str; 6] = [
     "wasi",
 ];
 
-/// `cargo xtask test --embedded`: the embedded sandbox, which nothing else reaches yet.
+/// `cargo xtask test --embedded`: the quick way while working on it.
 fn embedded(strict: bool) -> anyhow::Result<()> {
     let mut tally = Tally::default();
     tally.counted("embedded sandbox", embedded_tests);
@@ -378,10 +387,7 @@ fn pythons() -> Vec<PathBuf> {
 
 /// Scripts that drive the sidecar with the real client libraries.
 fn client_tests(environment: &Environment<'_>, tally: &mut Tally) {
-    let Some(engine) = environment.engines.first().ok().cloned() else {
-        tally.skip("real clients", "no engine");
-        return;
-    };
+    let engine = environment.engines.first_or_builtin();
     let sidecar = match build_sidecar(false) {
         Ok(sidecar) => sidecar,
         Err(error) => return tally.whole("real clients", || Err(error)),
@@ -398,6 +404,7 @@ fn client_tests(environment: &Environment<'_>, tally: &mut Tally) {
         tally.whole(&format!("client {script}"), || {
             let home = runbridge_testkit::TempHome::new();
             let components = runbridge_testkit::Components::at(environment.components);
+            home.share_compiled_python(&sidecar);
             home.write("files/hello.txt", "hello from a file\n");
             home.write_servers(&components.entries(&["filesystem", "time"], &home));
             let mut command = Command::new(interpreter);

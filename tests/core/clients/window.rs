@@ -276,3 +276,29 @@ async fn moving_says_what_it_saves_once_the_tools_are_known() {
     assert_eq!(home.read(FILE), entry.to_string());
     window.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_may_be_preferred_where_names_meet() {
+    let home = Home::new(Os::Linux);
+    let entry =
+        |program: &str| format!("{{\"mcpServers\": {{\"a\": {{\"command\": \"{program}\"}}}}}}");
+    home.write(FILE, &entry("cursor"));
+    home.write(".kiro/settings/mcp.json", &entry("kiro"));
+    let window = Window::open(&home);
+    window.bridge.discovered().await;
+    let first = || {
+        window.bridge.catalog().servers()[0].sources[0]
+            .client
+            .clone()
+    };
+    assert_eq!(first(), "cursor");
+    for (preferred, wins) in [(true, "kiro"), (false, "cursor")] {
+        let prefer = window.desk.prefer_client("kiro".to_owned(), preferred);
+        prefer.await.unwrap();
+        assert_eq!(window.client("kiro").await.preferred, preferred);
+        assert_eq!(first(), wins);
+    }
+    let nobody = window.desk.prefer_client("nobody".to_owned(), true).await;
+    assert_eq!(nobody.unwrap_err().code, ErrorCode::ClientNotFound);
+    window.close().await;
+}

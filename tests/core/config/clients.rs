@@ -528,6 +528,46 @@ fn an_organisation_says_what_claude_code_may_start() {
 }
 
 #[test]
+fn what_was_told_for_an_input_is_filled_in_and_not_for_another_project() {
+    let mut home = Home::new(Os::Linux);
+    let asks = |name: &str| {
+        format!(
+            r#"{{"servers": {{"{name}": {{"command": "x", "args": ["--key=${{input:key}}"]}}}}}}"#
+        )
+    };
+    home.write(".config/Code/User/mcp.json", &asks("own"));
+    home.write("w/.vscode/mcp.json", &asks("theirs"));
+    let project = home.path().join("w");
+    home.settings.projects = vec![project.clone()];
+    let paths = Paths::for_user(&home.environment).unwrap();
+    let mut search = Search::new(&paths, &home.environment, &home.settings);
+    let needs = |search: &Search<'_>| -> Vec<(String, Vec<String>)> {
+        let entries = discover(search).entries.into_iter();
+        entries.map(|entry| (entry.name, entry.needs)).collect()
+    };
+    let theirs = format!("input:key in {}", project.display());
+    assert_eq!(
+        needs(&search),
+        [
+            ("own".to_owned(), vec!["input:key".to_owned()]),
+            ("theirs".to_owned(), vec![theirs.clone()])
+        ]
+    );
+    search.answers = [("input:key".to_owned(), "told".to_owned())].into();
+    assert_eq!(
+        needs(&search),
+        [
+            ("own".to_owned(), vec![]),
+            ("theirs".to_owned(), vec![theirs])
+        ]
+    );
+    let EntryTransport::Stdio { args, .. } = &discover(&search).entries[0].transport else {
+        panic!("it is remote");
+    };
+    assert_eq!(args, &["--key=told"]);
+}
+
+#[test]
 fn a_workspace_and_a_container_of_a_project_name_servers_that_wait_for_approval() {
     let mut home = Home::new(Os::Linux);
     home.write(

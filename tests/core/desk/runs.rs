@@ -165,7 +165,7 @@ async fn a_client_learns_that_the_user_stopped_its_run() {
             Some("tester"),
             request,
             cancel,
-            None,
+            run::Audience::default(),
             None,
         )
         .await
@@ -215,7 +215,7 @@ async fn a_pause_stops_what_runs_and_lets_nothing_begin() {
         None,
         request,
         cancel,
-        None,
+        run::Audience::default(),
         None,
     )
     .await;

@@ -10,13 +10,15 @@
 //! | `raise MESSAGE` | ends the run with a `ValueError` |
 //! | `wait` | waits until the run is interrupted |
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
-use runbridge_core::sandboxes::Guests;
+use runbridge_core::sandboxes::{ContainerFacts, Guests, SandboxFacts};
+use runbridge_sandbox::container::EngineKind;
 use runbridge_sandbox::frame::{self, HEADER_BYTES, Kind};
 use runbridge_sandbox::{Guest, GuestExit, SandboxError};
 use serde_json::{Value, json};
@@ -30,6 +32,22 @@ pub(crate) struct Scripted {
 }
 
 impl Guests for Scripted {
+    fn facts(&self) -> SandboxFacts {
+        SandboxFacts::Container(ContainerFacts {
+            backend: "container",
+            engine: EngineKind::Podman,
+            version: "0".to_owned(),
+            socket: "nowhere".to_owned(),
+            rootless: true,
+            cgroup_version: None,
+            image: "scripted".to_owned(),
+            image_id: "sha256:0".to_owned(),
+            image_bytes: 7,
+            limits: BTreeMap::new(),
+            warnings: Vec::new(),
+        })
+    }
+
     fn start(&self) -> BoxFuture<'static, Result<Guest, SandboxError>> {
         self.started.fetch_add(1, Ordering::SeqCst);
         let (input, of_guest) = tokio::io::duplex(1 << 20);
@@ -146,11 +164,11 @@ async fn execute(code: &str, id: u64, input: &mut DuplexStream, out: &mut Out) -
         match step {
             "print" => {
                 out.say(Kind::Stdout, id, format!("{rest}\n").as_bytes())
-                    .await
+                    .await;
             }
             "eprint" => {
                 out.say(Kind::Stderr, id, format!("{rest}\n").as_bytes())
-                    .await
+                    .await;
             }
             "value" => value = rest.into(),
             "raise" => return Some(failure("ValueError", rest)),

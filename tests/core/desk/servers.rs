@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::bench::{Before, Bench, write};
 
-fn server<'a>(name: &'a str) -> impl Fn(&Change) -> Option<Server> + 'a {
+fn server(name: &str) -> impl Fn(&Change) -> Option<Server> + '_ {
     move |change| match change {
         Change::Server { server } if server.name == name => Some((**server).clone()),
         _ => None,

@@ -5,9 +5,7 @@ use std::path::Path;
 use runbridge_core::api::COMMANDS;
 
 /// Commands that the core knows nothing of; the shell answers them by itself.
-const OF_THE_SHELL: [&str; 5] = [
-    // It opens the browser at the address that the bridge gives.
-    "sign_in_server",
+const OF_THE_SHELL: [&str; 4] = [
     "check_for_update",
     "install_update",
     "restart_app",

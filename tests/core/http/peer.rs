@@ -36,6 +36,8 @@ pub(crate) struct Script {
     pub(crate) slash: bool,
     /// Answers every request like this, whatever it is.
     pub(crate) always: Option<(u16, &'static str, &'static str)>,
+    /// How long it says that its list of tools lasts.
+    pub(crate) ttl_ms: Option<u64>,
     /// Sent with each answer of `always`.
     pub(crate) header: Option<(&'static str, String)>,
 }
@@ -139,9 +141,14 @@ impl Peer {
         *self.state.hung_up.lock().unwrap()
     }
 
+    /// One more tool, and no word of it.
+    pub(crate) fn add_quietly(&self, name: &'static str) {
+        self.state.tools.lock().unwrap().push(name);
+    }
+
     /// One more tool, and the news of it.
     pub(crate) fn add_tool(&self, name: &'static str) {
-        self.state.tools.lock().unwrap().push(name);
+        self.add_quietly(name);
         let news = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
         let _ = self.state.news.send(news.to_string());
     }
@@ -420,9 +427,16 @@ async fn reply(state: &State, seen: &Seen) -> Option<Value> {
                         "count": {"type": "integer", "x-mcp-header": "Count"},
                     });
                 }
+                if *name == "crooked" {
+                    properties = json!({ "a": {"type": "string", "x-mcp-header": "two words"} });
+                }
                 json!({"name": name, "inputSchema": {"type": "object", "properties": properties}})
             });
-            json!({"resultType": "complete", "tools": tools.collect::<Vec<_>>()})
+            let mut list = json!({"resultType": "complete", "tools": tools.collect::<Vec<_>>()});
+            if let Some(ttl_ms) = state.script.ttl_ms {
+                list["ttlMs"] = ttl_ms.into();
+            }
+            list
         }
         "tools/call" => {
             let text = match params["name"].as_str().unwrap() {

@@ -11,6 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
 
 use super::{bench, remote, without_token};
+use crate::sign_in::sign_in;
 use crate::upstream::Bench;
 
 const SDK_EXAMPLES: &str = "node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server";
@@ -31,18 +32,31 @@ struct Running {
 
 /// Start a server of Node's on a free port, and wait until it listens.
 async fn start(npm: &Path, script: &str, args: &[&str]) -> Running {
-    let address = {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        listener.local_addr().unwrap()
-    };
-    let port = address.port().to_string();
+    let address = free().await;
+    start_with(npm, script, args, address, &[("PORT", address.port())]).await
+}
+
+async fn free() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap()
+}
+
+/// The same with ports by these variables, the one to wait for among them.
+async fn start_with(
+    npm: &Path,
+    script: &str,
+    args: &[&str],
+    address: SocketAddr,
+    ports: &[(&str, u16)],
+) -> Running {
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
     let child = Command::new("node")
         .arg("--require")
         .arg(fixtures.join("node/port_from_env.cjs"))
         .arg(npm.join(script))
         .args(args)
-        .env("PORT", &port)
+        .env_remove("PORT")
+        .envs(ports.iter().map(|(name, port)| (name, port.to_string())))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -163,4 +177,29 @@ async fn the_typescript_sdk_s_examples() {
     sseAndStreamableHttpCompatibleServer.js /mcp: Started sending periodic notifications every 10ms
     sseAndStreamableHttpCompatibleServer.js /sse: Started sending periodic notifications every 10ms
     ");
+}
+
+/// Its server approves of everybody who opens the page.
+#[tokio::test]
+async fn the_typescript_sdk_s_sign_in_example() {
+    let Some(npm) = npm("the_typescript_sdk_s_sign_in_example") else {
+        return;
+    };
+    let script = format!("{SDK_EXAMPLES}/simpleStreamableHttp.js");
+    for mode in [&["--oauth"][..], &["--oauth", "--oauth-strict"]] {
+        let (server, provider) = (free().await, free().await);
+        let ports = [
+            ("MCP_PORT", server.port()),
+            ("MCP_AUTH_PORT", provider.port()),
+        ];
+        let _running = start_with(&npm, &script, mode, server, &ports).await;
+        let url = format!("http://localhost:{}/mcp", server.port());
+        let bench = bench(without_token(remote(&url))).await;
+        let error = bench.error("greet", json!({"name": "you"})).await;
+        assert_eq!(error.code(), "server_auth_required", "{error}");
+        sign_in(&bench).await.unwrap();
+        let answer = bench.text("greet", json!({"name": "you"})).await;
+        assert_eq!(answer, "Hello, you!", "{mode:?}");
+        bench.catalog.shut_down().await;
+    }
 }

@@ -176,6 +176,8 @@ running: boolean | null,
 restart: string | null,
 /** Whenever our entry is lost, it is put back. */
 keep: boolean,
+/** Where another client has a server of the same name, this one's keeps the name. */
+preferred: boolean,
 /** Its own servers, those first that it starts itself. */
 servers: Array<ClientServer>, };
 
@@ -912,6 +914,8 @@ export interface Commands {
   change_client: { arguments: { client: string; action: ClientAction; file: string | null; dropMark: boolean; keep: boolean; seen: string }; result: Client };
   /** Puts our entry back whenever it is lost, or no longer. */
   keep_client: { arguments: { client: string; keep: boolean }; result: null };
+  /** Lets the servers of a client keep their names before those of other clients, or no longer. */
+  prefer_client: { arguments: { client: string; preferred: boolean }; result: null };
   /** Shows a client's file in the system's file manager. */
   show_client_file: { arguments: { client: string; file: string | null }; result: null };
   /** Chooses the backend. */

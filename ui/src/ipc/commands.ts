@@ -30,6 +30,7 @@ export const readClients = command('read_clients');
 export const planClient = command('plan_client');
 export const changeClient = command('change_client');
 export const keepClient = command('keep_client');
+export const preferClient = command('prefer_client');
 export const showClientFile = command('show_client_file');
 export const setBackend = command('set_backend');
 export const setEngine = command('set_engine');

@@ -23,6 +23,8 @@ pub struct Client {
     pub restart: Option<String>,
     /// Whenever our entry is lost, it is put back.
     pub keep: bool,
+    /// Where another client has a server of the same name, this one's keeps the name.
+    pub preferred: bool,
     /// Its own servers, those first that it starts itself.
     pub servers: Vec<ClientServer>,
 }

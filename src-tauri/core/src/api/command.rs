@@ -69,6 +69,8 @@ commands! {
     change_client { client: String, action: ClientAction, file: Option<String>, drop_mark: bool, keep: bool, seen: String } -> Client;
     /// Puts our entry back whenever it is lost, or no longer.
     keep_client { client: String, keep: bool } -> ();
+    /// Lets the servers of a client keep their names before those of other clients, or no longer.
+    prefer_client { client: String, preferred: bool } -> ();
     /// Shows a client's file in the system's file manager.
     show_client_file { client: String, file: Option<String> } -> ();
 

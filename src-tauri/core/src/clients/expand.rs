@@ -285,7 +285,12 @@ impl Scope<'_> {
                 || Outcome::Missing(inner.to_owned()),
                 |name| Outcome::Value(name.to_string_lossy().into_owned().into()),
             ),
-            "input" | "config" | "command" | "execPath" | "lineNumber" | "selectedText"
+            // What the user told one project's file is not for another's.
+            "input" => Outcome::Missing(match self.project {
+                Some(project) => format!("{inner} in {}", project.display()),
+                None => inner.to_owned(),
+            }),
+            "config" | "command" | "execPath" | "lineNumber" | "selectedText"
             | "defaultBuildTask" => Outcome::Missing(inner.to_owned()),
             _ if name.starts_with("file") || name.starts_with("relativeFile") => {
                 Outcome::Missing(inner.to_owned())
@@ -509,7 +514,13 @@ mod tests {
                 "/code/app/y",
                 "",
             ),
-            (Syntax::VsCode, Argument, "${input:key}", "", "input:key"),
+            (
+                Syntax::VsCode,
+                Argument,
+                "${input:key}",
+                "",
+                "input:key in /code/app",
+            ),
             (Syntax::VsCode, Argument, "echo ${HOME}", "echo ${HOME}", ""),
             (Syntax::VsCode, Argument, "${config:a.b}", "", "config:a.b"),
             (

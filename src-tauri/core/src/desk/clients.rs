@@ -105,6 +105,24 @@ impl Desk {
         .await
     }
 
+    /// Let the servers of a client keep their names before those of other clients, or no longer.
+    pub async fn prefer_client(&self, client: String, preferred: bool) -> Answer<()> {
+        let inner = Arc::clone(&self.0);
+        let known = blocking(move || inner.clients()).await?;
+        if !known.iter().any(|it| it.id == client) {
+            let message = format!("no client on this machine is called `{client}`");
+            return Err(ApiError::new(ErrorCode::ClientNotFound, message));
+        }
+        let mut order = self.0.bridge.settings().client_order.clone();
+        order.retain(|id| *id != client);
+        if preferred {
+            order.insert(0, client);
+        }
+        let order = (!order.is_empty()).then(|| order.into());
+        let changes = vec![(vec!["client_order".to_owned()], order)];
+        self.0.write_settings(changes).await
+    }
+
     /// A client's file, for the shell to show in the system's file manager.
     pub async fn client_file(&self, client: String, file: Option<String>) -> Answer<PathBuf> {
         let inner = Arc::clone(&self.0);
@@ -164,6 +182,7 @@ impl Inner {
     }
 
     fn client(&self, standing: Standing) -> Client {
+        let order = &self.bridge.settings().client_order;
         let servers = standing.servers.into_iter().map(|server| ClientServer {
             name: server.name,
             off: server.off.map(|reason| self.redacted(&reason)),
@@ -180,6 +199,7 @@ impl Inner {
             running: standing.running,
             restart: Some(standing.restart.to_owned()).filter(|restart| !restart.is_empty()),
             keep: standing.keep,
+            preferred: order.iter().any(|id| id == standing.id),
             servers: servers.collect(),
         }
     }

@@ -1,6 +1,6 @@
 //! Container engines of this machine as a window lists them.
 
-use runbridge_sandbox::container::{EngineFound, EngineKind, EnginePlace, SandboxFacts};
+use runbridge_sandbox::container::{ContainerFacts, EngineFound, EngineKind, EnginePlace};
 
 use crate::api::{ContainerEngine, EngineState};
 
@@ -35,7 +35,7 @@ pub(super) fn of_places(places: &[EnginePlace]) -> Vec<ContainerEngine> {
 }
 
 /// Put the one in use first, also if it was not found by looking: we may have started it.
-pub(super) fn mark_used(engines: &mut Vec<ContainerEngine>, facts: &SandboxFacts) {
+pub(super) fn mark_used(engines: &mut Vec<ContainerEngine>, facts: &ContainerFacts) {
     let at = engines
         .iter()
         .position(|engine| same_socket(&engine.socket, &facts.socket));

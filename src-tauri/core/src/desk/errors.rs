@@ -8,6 +8,7 @@ use crate::redact::Redactor;
 use crate::run;
 use crate::saved_tools::SavedToolsError;
 use crate::settings::SettingsError;
+use crate::sign_in::SignInError;
 use crate::store::StoreError;
 use crate::upstream::UpstreamError;
 
@@ -106,6 +107,20 @@ impl From<SettingsError> for ApiError {
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> Self {
         Self::new(ErrorCode::Internal, error.to_string())
+    }
+}
+
+impl From<SignInError> for ApiError {
+    fn from(error: SignInError) -> Self {
+        let code = match &error {
+            SignInError::NoServer { .. } => ErrorCode::ServerNotFound,
+            SignInError::NotRemote { .. }
+            | SignInError::OwnHeader { .. }
+            | SignInError::NotNeeded { .. } => ErrorCode::InvalidArguments,
+            SignInError::Unreachable { .. } => ErrorCode::ServerUnreachable,
+            _ => ErrorCode::ServerAuthRequired,
+        };
+        Self::new(code, error.to_string())
     }
 }
 

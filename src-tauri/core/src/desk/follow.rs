@@ -10,7 +10,7 @@ use std::time::Instant;
 use tokio::sync::broadcast::error::RecvError;
 
 use super::{Inner, blocking, limits, lock, servers};
-use crate::api::{Change, Connection, EntryProblem, ServerState, SkippedEntry};
+use crate::api::{Change, Connection, EntryProblem, SandboxKind, ServerState, SkippedEntry};
 use crate::catalog::CatalogEvent;
 use crate::events::Hint;
 use crate::processes;
@@ -24,7 +24,10 @@ pub(super) async fn follow(inner: Arc<Inner>) {
     let mut hints = inner.bridge.events().hints();
     let mut catalog = inner.bridge.catalog().subscribe();
     let mut clients = inner.bridge.clients();
-    let mut opening = inner.bridge.sandboxes().progress();
+    let sandboxes = inner.bridge.sandboxes();
+    let mut container = sandboxes.progress(SandboxKind::Container);
+    let mut builtin = sandboxes.progress(SandboxKind::Wasi);
+    let mut settled = sandboxes.settled();
     let mut told = inner.bridge.events().subscribe();
     let everything = Arc::clone(&inner);
     let _ = blocking(move || {
@@ -66,8 +69,16 @@ pub(super) async fn follow(inner: Arc<Inner>) {
                 let seen = Arc::clone(&inner);
                 let _ = blocking(move || { seen.look_at_seen(); Ok(()) }).await;
             }
-            Ok(()) = opening.changed() => {
-                opening.mark_unchanged();
+            Ok(()) = container.changed() => {
+                container.mark_unchanged();
+                inner.look_at_sandbox();
+            }
+            Ok(()) = settled.changed() => {
+                settled.mark_unchanged();
+                inner.look_at_sandbox();
+            }
+            Ok(()) = builtin.changed() => {
+                builtin.mark_unchanged();
                 inner.look_at_sandbox();
             }
             // Everything that a tray shows was told as a change before.
@@ -86,7 +97,11 @@ impl Inner {
                 self.look_at_files();
                 self.look_at_clients_apart().await;
             }
-            Hint::Interpreters => self.look_at_interpreters(),
+            Hint::Interpreters => {
+                self.look_at_interpreters();
+                // The first of them opened it.
+                self.look_at_sandbox();
+            }
             Hint::Sandbox => self.look_at_sandbox(),
             Hint::Registrations => {
                 self.look_at_attention();

@@ -52,7 +52,7 @@ impl Desk {
                 Some(OWN_CLIENT),
                 request,
                 cancel,
-                None,
+                run::Audience::default(),
                 None,
             );
             running.await;

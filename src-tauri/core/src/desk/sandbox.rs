@@ -1,5 +1,8 @@
 //! Where Python runs: the user's choice, what came of it, live interpreters.
 
+use std::sync::Arc;
+
+use runbridge_sandbox::SandboxError;
 use serde_json::Value;
 
 use super::{Answer, Desk, Inner, engines, errors, lock};
@@ -9,7 +12,7 @@ use crate::api::{
 };
 use crate::interpreters::LiveInterpreter;
 use crate::request::SESSION_DEFAULT;
-use crate::sandboxes::Standing;
+use crate::sandboxes::{SandboxFacts, Standing};
 use crate::settings::{self, Settings};
 
 impl Desk {
@@ -47,13 +50,15 @@ impl Desk {
     /// Pull the image; how far it got comes as changes of the sandbox.
     pub fn pull_image(&self) {
         let bridge = &self.0.bridge;
-        bridge.sandboxes().again(&bridge.settings());
+        bridge.sandboxes().pull(&bridge.settings());
         self.0.look_at_sandbox();
     }
 
     /// Look for engines again.
     pub async fn check_sandbox(&self) -> Answer<()> {
-        self.pull_image();
+        let bridge = &self.0.bridge;
+        bridge.sandboxes().again(&bridge.settings());
+        self.0.look_at_sandbox();
         self.0.look_for_engines().await;
         Ok(())
     }
@@ -100,10 +105,11 @@ impl Inner {
 
     pub(super) fn sandbox_status(&self) -> SandboxStatus {
         let settings = self.bridge.settings();
-        let standing = self.bridge.sandboxes().standing();
-        let facts = self.bridge.sandboxes().facts();
+        let sandboxes = self.bridge.sandboxes();
+        let standing = sandboxes.standing(&settings);
+        let facts = sandboxes.facts(&settings);
         let mut found = lock(&self.engines).clone();
-        if let Some(facts) = &facts {
+        if let Some(SandboxFacts::Container(facts)) = &facts {
             engines::mark_used(&mut found, facts);
         }
         let (backend, engine) = choices(&settings);
@@ -121,14 +127,13 @@ impl Inner {
                     error: errors::of_sandbox(error),
                 },
             },
-            image_state: image_state(&standing, facts.as_ref()),
-            wasi: wasi_state(),
+            image_state: image_state(&standing, sandboxes.pulled(), facts.as_ref()),
+            wasi: wasi_state(sandboxes.builtin_standing()),
             python: self.bridge.interpreters().python(),
             warnings: facts
-                .map(|facts| facts.warnings)
-                .unwrap_or_default()
-                .into_iter()
-                .map(|warning| ApiError::new(ErrorCode::LimitNotEnforced, warning))
+                .iter()
+                .flat_map(SandboxFacts::warnings)
+                .map(|warning| ApiError::new(ErrorCode::LimitNotEnforced, warning.clone()))
                 .collect(),
             engines: found,
         }
@@ -171,8 +176,15 @@ fn choices(settings: &Settings) -> (Backend, EngineChoice) {
 
 fn image_state(
     standing: &Standing,
-    facts: Option<&runbridge_sandbox::container::SandboxFacts>,
+    pulled: Option<(u64, u64)>,
+    facts: Option<&SandboxFacts>,
 ) -> ImageState {
+    if let Some((done_bytes, total)) = pulled {
+        return ImageState::Pulling {
+            done_bytes,
+            total_bytes: (total > 0).then_some(total),
+        };
+    }
     match standing {
         Standing::Failed(error)
             if matches!(
@@ -188,21 +200,22 @@ fn image_state(
             kind: SandboxKind::Container,
             ..
         } => match facts {
-            Some(facts) => ImageState::Present {
+            Some(SandboxFacts::Container(facts)) => ImageState::Present {
                 digest: facts.image_id.clone(),
-                size_bytes: 0,
+                size_bytes: facts.image_bytes,
             },
-            None => ImageState::Unknown,
+            Some(SandboxFacts::Wasi(_) | SandboxFacts::Given) | None => ImageState::Unknown,
         },
         Standing::Opening | Standing::Failed(_) | Standing::Open { .. } => ImageState::Unknown,
     }
 }
 
-fn wasi_state() -> WasiState {
-    WasiState::Unavailable {
-        error: ApiError::new(
-            ErrorCode::WasiModuleMissing,
-            "this build has no built-in Python",
-        ),
+fn wasi_state(standing: Option<Result<String, Arc<SandboxError>>>) -> WasiState {
+    match standing {
+        None => WasiState::Preparing,
+        Some(Ok(python)) => WasiState::Ready { python },
+        Some(Err(error)) => WasiState::Unavailable {
+            error: errors::of_sandbox(&error),
+        },
     }
 }

@@ -74,6 +74,28 @@ impl Desk {
         restarted.map_err(|error| self.0.upstream(&error))
     }
 
+    /// Begin to sign in to a server; gives the address that the shell opens in the user's browser. The
+    /// rest goes on by itself, and the server is started when it is done.
+    pub async fn sign_in_server(&self, server: String) -> Answer<String> {
+        let begun = self.0.bridge.sign_in(&server).map_err(ApiError::from)?;
+        let url = begun.url().await.map_err(ApiError::from)?;
+        let inner = std::sync::Arc::clone(&self.0);
+        // It has a deadline of its own, after which nobody is waited for.
+        let waiting = tokio::spawn(async move {
+            match begun.finished().await {
+                Ok(()) => {
+                    let restarted = inner.bridge.catalog().restart(&server).await;
+                    if let Err(error) = restarted {
+                        tracing::info!("{error}");
+                    }
+                }
+                Err(error) => tracing::warn!("nobody signed in to `{server}`: {error}"),
+            }
+        });
+        *lock(&self.0.signing_in) = Some(tokio_util::task::AbortOnDropHandle::new(waiting));
+        Ok(url)
+    }
+
     /// A server with its tools, variables and last words.
     pub fn read_server(&self, server: &str) -> Answer<ServerDetail> {
         let inner = &self.0;

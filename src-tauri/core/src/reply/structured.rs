@@ -124,6 +124,10 @@ fn assemble(
         (facts.status == Status::Timeout).then(|| json!(facts.timeout_seconds)),
     );
     put("calls", (facts.calls > 0).then(|| json!(facts.calls)));
+    put(
+        "sandbox",
+        facts.sandbox.as_ref().map(|sandbox| json!(sandbox.kind())),
+    );
     put("notes", list(&facts.notes, chars_max));
     put("warnings", list(&facts.warnings, chars_max));
     fields

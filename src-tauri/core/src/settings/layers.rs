@@ -10,6 +10,8 @@ use super::{
 };
 use crate::clients::parse::{Document, Kind, Value};
 use crate::paths::{Environment, Paths, under_home};
+use crate::secrets::Secret;
+use crate::sign_in::ClientSettings;
 
 /// Bounds that may differ for one server.
 const SERVER_LIMITS: [&str; 4] = [
@@ -87,9 +89,16 @@ impl Loading {
             }
         }
         if let Some(text) = environment.filled("MCP_BRIDGE_RUNTIME") {
-            match engine(text) {
-                Some(engine) => self.settings.sandbox.engine = engine,
-                None => self.refuse_choice("MCP_BRIDGE_RUNTIME", text, Engine::FORMS),
+            match runtime(text) {
+                Some((backend, engine)) => {
+                    self.settings.sandbox.backend = backend;
+                    self.settings.sandbox.engine = engine;
+                }
+                None => self.refuse_choice(
+                    "MCP_BRIDGE_RUNTIME",
+                    text,
+                    "auto, builtin, container, podman, docker",
+                ),
             }
         }
         if let Some(text) = environment.filled("MCP_BRIDGE_OUTPUT_MODE") {
@@ -216,7 +225,7 @@ impl FileLayer<'_> {
                 "sandbox.",
                 "backend",
                 Backend::FORMS,
-                Backend::read,
+                Backend::named,
                 |settings| &mut settings.sandbox.backend,
             );
             self.choice(
@@ -380,6 +389,9 @@ impl FileLayer<'_> {
                 .map(|list| self.texts(list, &format!("servers.{name}.tools.deny")))
                 .unwrap_or_default();
         }
+        if let Some(sign_in) = value.get("sign_in") {
+            server.sign_in = self.sign_in(&format!("servers.{name}.sign_in"), sign_in);
+        }
         for member in value
             .get("limits")
             .and_then(Value::members)
@@ -408,6 +420,39 @@ impl FileLayer<'_> {
             }
         }
         server
+    }
+
+    fn sign_in(&mut self, at: &str, value: &Value) -> ClientSettings {
+        let mut client = ClientSettings::default();
+        if value.members().is_none() {
+            let kind = value.kind_name();
+            self.refuse(value, &format!("`{at}` must be an object, not {kind}"));
+            return client;
+        }
+        let mut text = |key: &str| {
+            let found = value.get(key)?;
+            let text = found.text().map(str::trim).filter(|text| !text.is_empty());
+            if text.is_none() {
+                let kind = found.kind_name();
+                self.refuse(found, &format!("`{at}.{key}` must be a text, not {kind}"));
+            }
+            text.map(str::to_owned)
+        };
+        client.client_id = text("client_id");
+        client.client_secret = text("client_secret").map(Secret::new);
+        client.client_metadata_url = text("client_metadata_url");
+        if let Some(port) = value.get("redirect_port") {
+            let number = whole_number(port).and_then(|port| u16::try_from(port).ok());
+            client.redirect_port = number.filter(|port| *port > 0);
+            if client.redirect_port.is_none() {
+                let message = format!("`{at}.redirect_port` must be a port from 1 to 65535");
+                self.refuse(port, &message);
+            }
+        }
+        if let Some(scopes) = value.get("scopes") {
+            client.scopes = self.texts(scopes, &format!("{at}.scopes"));
+        }
+        client
     }
 
     fn object<'v>(&mut self, parent: &'v Value, key: &str) -> Option<&'v Value> {
@@ -531,6 +576,15 @@ fn whole_number(value: &Value) -> Option<u64> {
 fn engine(text: &str) -> Option<Engine> {
     let name = text.trim().rsplit(['/', '\\']).next().unwrap_or_default();
     Engine::read(name.strip_suffix(".exe").unwrap_or(name))
+}
+
+/// The one variable that the earlier bridge had for it: a backend, or an engine and so a container.
+fn runtime(text: &str) -> Option<(Backend, Engine)> {
+    match (Backend::named(text), engine(text)) {
+        (Some(backend), _) => Some((backend, Engine::Auto)),
+        (None, Some(engine)) => Some((Backend::Container, engine)),
+        (None, None) => None,
+    }
 }
 
 /// The earlier bridge took Python's names.

@@ -24,9 +24,10 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::asking::{self, Clock, People, Person};
 use super::error::{UpstreamError, seconds};
 use super::http::ParamHeaders;
-use super::lifecycle::{Greeting, answer, client_info};
+use super::lifecycle::{Greeting, answer, capabilities, client_info};
 use super::link::Link;
 use super::stdio::ProcessHandle;
 use super::tools::{TOOLS_MAX, ToolList};
@@ -46,6 +47,13 @@ const LISTEN_AGAIN_MAX: Duration = Duration::from_mins(1);
 /// Of the words that a server sends with its progress.
 const PROGRESS_CHARS_MAX: usize = 200;
 
+/// How long a list lasts, whatever the server says: not listed for each call, nor kept for ever.
+const LASTS_MIN: Duration = Duration::from_secs(1);
+const LASTS_MAX: Duration = Duration::from_hours(24);
+
+/// After a list that could not be renewed.
+const LIST_AGAIN: Duration = Duration::from_mins(1);
+
 /// One listing that nobody waits for with a deadline of his own.
 const LIST: Duration = Duration::from_secs(30);
 
@@ -56,10 +64,12 @@ pub(crate) struct Connection {
     link: Link,
     greeting: Greeting,
     listeners: Listeners,
+    people: People,
     started_at: SystemTime,
     tools: Mutex<Listed>,
     /// Held while a list is under way, so that there is one at a time.
     listing: tokio::sync::Mutex<()>,
+    tools_changed: Arc<Notify>,
     on_tools: Box<dyn Fn(Arc<ToolList>) + Send + Sync>,
     /// We ended it, or are about to.
     stopping: AtomicBool,
@@ -72,24 +82,62 @@ struct Listed {
     tools: Result<Arc<ToolList>, UpstreamError>,
     /// When this list was asked for.
     began: Option<Instant>,
+    /// From when on it may no longer be true, as the server says.
+    stale_at: Option<Instant>,
 }
 
 /// Hears in words how far a call has got.
 pub type Progress = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Who is behind a call.
+#[derive(Clone, Default)]
+pub struct Caller {
+    /// Hears how far it has got.
+    pub progress: Option<Progress>,
+    /// Can be asked.
+    pub person: Option<Person>,
+}
+
+/// Times that a server may ask before it answers one call.
+const ROUNDS_MAX: usize = 10;
+
+/// Questions of one round.
+const QUESTIONS_MAX: usize = 16;
+
+/// Told to a server whose question was put to nobody; one of the codes that are free to use.
+const NOBODY_ASKED: ErrorCode = ErrorCode(-32_000);
 
 /// Who wants to hear of which request: those of the calls under way, and no others.
 type Listeners = Arc<Mutex<HashMap<ProgressToken, Progress>>>;
 
 /// Our side of the protocol: what servers may ask of us.
 struct Face {
+    server: String,
     tools_changed: Arc<Notify>,
     listeners: Listeners,
+    people: People,
+}
+
+/// What stands before the server would misroute calls of a tool whose schema asks for headers that
+/// cannot be; the protocol has clients leave such a tool out.
+fn leave_out_misannotated(list: &mut ToolList) {
+    let tools = std::mem::take(&mut list.tools);
+    for tool in tools {
+        match ParamHeaders::problem(&tool.input_schema) {
+            None => list.tools.push(tool),
+            Some(problem) => list.note(format!(
+                "tool `{}` asks for a header that cannot be and was left out: {problem}",
+                tool.name
+            )),
+        }
+    }
 }
 
 impl ClientHandler for Face {
     fn get_info(&self) -> ClientConfig {
         let mut info = ClientConfig::default();
         info.client_info = client_info();
+        info.capabilities = capabilities();
         info
     }
 
@@ -98,6 +146,14 @@ impl ClientHandler for Face {
         request: CustomRequest,
         _context: RequestContext<RoleClient>,
     ) -> Result<CustomResult, ErrorData> {
+        if request.method == "elicitation/create" {
+            let params = request.params.unwrap_or_default();
+            let answer = self.people.ask(&self.server, &params).await;
+            return answer.map(CustomResult).map_err(|why| {
+                let message = format!("Runbridge could not ask its user: {why}");
+                ErrorData::new(NOBODY_ASKED, message, None)
+            });
+        }
         answer(&request.method).map(CustomResult)
     }
 
@@ -156,9 +212,12 @@ impl Connection {
     ) -> Arc<Self> {
         let tools_changed = Arc::new(Notify::new());
         let listeners = Listeners::default();
+        let people = People::default();
         let face = Face {
+            server: server.clone(),
             tools_changed: Arc::clone(&tools_changed),
             listeners: Arc::clone(&listeners),
+            people: people.clone(),
         };
         let closed = CancellationToken::new();
         let transport = Ending {
@@ -171,7 +230,8 @@ impl Connection {
             detail: "its tools have not been listed".to_owned(),
         };
         Arc::new_cyclic(|connection: &Weak<Self>| {
-            let mut tasks = vec![spawn(follow(Weak::clone(connection), tools_changed))];
+            let changed = Arc::clone(&tools_changed);
+            let mut tasks = vec![spawn(follow(Weak::clone(connection), changed))];
             if greeting.tools_list_changed && !greeting.peer.protocol_version.has_initialize() {
                 let again = link.process().is_none();
                 tasks.push(spawn(subscribe(service.peer().clone(), again)));
@@ -182,12 +242,15 @@ impl Connection {
                 link,
                 greeting,
                 listeners,
+                people,
                 started_at: SystemTime::now(),
                 tools: Mutex::new(Listed {
                     tools: Err(not_yet),
                     began: None,
+                    stale_at: None,
                 }),
                 listing: tokio::sync::Mutex::new(()),
+                tools_changed,
                 on_tools: Box::new(on_tools),
                 stopping: AtomicBool::new(false),
                 closed,
@@ -263,7 +326,7 @@ impl Connection {
         if lock(&self.tools).began.is_some_and(|began| began >= asked) {
             return Ok(());
         }
-        let began = Some(Instant::now());
+        let began = Instant::now();
         let answer = match self.all_pages().await {
             Err(
                 error @ (UpstreamError::Died { .. }
@@ -275,7 +338,13 @@ impl Connection {
             answer => answer,
         };
         let mut listed = lock(&self.tools);
-        listed.began = began;
+        listed.began = Some(began);
+        let lasts = match &answer {
+            Ok((_, lasts)) => *lasts,
+            Err(_) => Some(LIST_AGAIN),
+        };
+        listed.stale_at = lasts.map(|lasts| began + lasts);
+        let answer = answer.map(|(tools, _)| tools);
         match (answer, &listed.tools) {
             // The same value stays, and with it all that was derived from it.
             (Ok(tools), Ok(before)) if tools == **before => {}
@@ -288,7 +357,18 @@ impl Connection {
         Ok(())
     }
 
-    async fn all_pages(&self) -> Result<ToolList, UpstreamError> {
+    /// Has the list renewed in the background if the server's word for it has run out.
+    fn renew_if_stale(&self) {
+        let mut listed = lock(&self.tools);
+        if listed.stale_at.is_some_and(|at| at <= Instant::now()) {
+            // Once; the next list says how long it lasts.
+            listed.stale_at = None;
+            self.tools_changed.notify_one();
+        }
+    }
+
+    /// All tools, and how long the list lasts.
+    async fn all_pages(&self) -> Result<(ToolList, Option<Duration>), UpstreamError> {
         #[derive(Deserialize)]
         struct Page<'a> {
             /// Each by itself, so that one that is no JSON value for us costs only itself.
@@ -296,11 +376,14 @@ impl Connection {
             tools: Option<Vec<&'a RawValue>>,
             #[serde(rename = "nextCursor", default)]
             next_cursor: Option<Value>,
+            #[serde(rename = "ttlMs", default)]
+            ttl_ms: Option<Value>,
         }
 
         let mut objects = Vec::new();
         let mut note = None;
         let mut cursor: Option<Value> = None;
+        let mut lasts: Option<Duration> = None;
         let mut bytes = 0;
         for page_number in 1.. {
             let params = match &cursor {
@@ -335,6 +418,10 @@ impl Connection {
                     server: self.server.clone(),
                     detail: format!("its answer to tools/list is not a list: {error}"),
                 })?;
+            if let Some(ms) = page.ttl_ms.and_then(|ms| ms.as_u64()) {
+                let said = Duration::from_millis(ms).clamp(LASTS_MIN, LASTS_MAX);
+                lasts = Some(lasts.map_or(said, |lasts| lasts.min(said)));
+            }
             let tools = page.tools.unwrap_or_default();
             objects.extend(
                 tools
@@ -367,10 +454,13 @@ impl Connection {
             cursor = Some(next);
         }
         let mut list = ToolList::read(objects);
+        if self.wants_param_headers() {
+            leave_out_misannotated(&mut list);
+        }
         if let Some(note) = note {
             list.note(note);
         }
-        Ok(list)
+        Ok((list, lasts))
     }
 
     pub(super) async fn call(
@@ -378,23 +468,87 @@ impl Connection {
         tool: &str,
         arguments: Map<String, Value>,
         limit: Duration,
-        progress: Option<Progress>,
+        caller: Caller,
     ) -> Result<Box<RawValue>, UpstreamError> {
+        self.renew_if_stale();
         let headers = self.param_headers(tool, &arguments);
         let mut params = Map::with_capacity(2);
         params.insert("name".to_owned(), tool.into());
         params.insert("arguments".to_owned(), Value::Object(arguments));
-        let mut request = CustomRequest::new("tools/call", Some(Value::Object(params)));
-        if !headers.is_empty() {
-            request.extensions.insert(headers);
-        }
-        match timeout(limit, self.send(request, progress)).await {
-            Ok(result) => result,
-            Err(_) => Err(UpstreamError::ToolTimeout {
+        let clock = Clock::new(limit);
+        let _present = caller
+            .person
+            .clone()
+            .map(|person| self.people.enter(person, Arc::clone(&clock)));
+        let answered = async {
+            for _ in 0..ROUNDS_MAX {
+                let asked = Value::Object(params.clone());
+                let mut request = CustomRequest::new("tools/call", Some(asked));
+                if !headers.is_empty() {
+                    request.extensions.insert(headers.clone());
+                }
+                let result = self.send(request, caller.progress.clone()).await?;
+                let Some(wanted) = Wanted::read(&result) else {
+                    return Ok(result);
+                };
+                let answers = self
+                    .answers(&wanted, caller.person.as_ref(), &clock)
+                    .await?;
+                params.remove("requestState");
+                if let Some(state) = wanted.state {
+                    params.insert("requestState".to_owned(), state);
+                }
+                params.insert("inputResponses".to_owned(), Value::Object(answers));
+            }
+            Err(self.wants_too_much(&format!("it asks again after {ROUNDS_MAX} answers")))
+        };
+        tokio::select! {
+            result = answered => result,
+            () = clock.ran_out() => Err(UpstreamError::ToolTimeout {
                 server: self.server.clone(),
                 tool: tool.to_owned(),
                 after: limit,
             }),
+        }
+    }
+
+    /// The answers to one round of questions, since 2026-07-28 part of a call.
+    async fn answers(
+        &self,
+        wanted: &Wanted,
+        person: Option<&Person>,
+        clock: &Arc<Clock>,
+    ) -> Result<Map<String, Value>, UpstreamError> {
+        if wanted.requests.len() > QUESTIONS_MAX {
+            let many = format!("it asks {} questions at once", wanted.requests.len());
+            return Err(self.wants_too_much(&many));
+        }
+        let mut answers = Map::new();
+        for (key, request) in &wanted.requests {
+            let method = request.get("method").and_then(Value::as_str);
+            let method = method.unwrap_or_default();
+            let params = request.get("params").unwrap_or(&Value::Null);
+            let answer = if method == "elicitation/create" {
+                let _stopped = clock.stop();
+                match person {
+                    Some(person) => asking::ask(person, &self.server, params).await,
+                    None => Err("nobody who could be asked is behind this call".to_owned()),
+                }
+            } else {
+                answer(method).map_err(|error| error.message.into_owned())
+            };
+            let answer = answer.map_err(|why| self.wants_too_much(&why))?;
+            answers.insert(key.clone(), answer);
+        }
+        Ok(answers)
+    }
+
+    fn wants_too_much(&self, why: &str) -> UpstreamError {
+        UpstreamError::Protocol {
+            server: self.server.clone(),
+            detail: format!(
+                "it wants an answer from its user before it goes on, and there is none: {why}"
+            ),
         }
     }
 
@@ -415,9 +569,14 @@ impl Connection {
             })
     }
 
-    /// Headers that the tool's schema asks for; only servers of the newer era on HTTP do.
+    /// Whether schemas may ask for headers: those of servers of the newer era on HTTP may.
+    fn wants_param_headers(&self) -> bool {
+        self.link.process().is_none() && !self.greeting.peer.protocol_version.has_initialize()
+    }
+
+    /// Headers that the tool's schema asks for.
     fn param_headers(&self, tool: &str, arguments: &Map<String, Value>) -> ParamHeaders {
-        if self.link.process().is_some() || self.greeting.peer.protocol_version.has_initialize() {
+        if !self.wants_param_headers() {
             return ParamHeaders::default();
         }
         let tools = self.tools().ok();
@@ -540,6 +699,34 @@ impl Connection {
         self.stopping.store(true, Ordering::SeqCst);
         self.service.cancellation_token().cancel();
         self.link.stop().await;
+    }
+}
+
+/// What a server wants to know before it answers.
+struct Wanted {
+    requests: Map<String, Value>,
+    state: Option<Value>,
+}
+
+impl Wanted {
+    /// `None`: it is an answer.
+    fn read(result: &RawValue) -> Option<Self> {
+        // Answers may be long, and hardly any asks back.
+        memchr::memmem::find(result.get().as_bytes(), b"\"input_required\"")?;
+        let Ok(Value::Object(mut result)) = serde_json::from_str(result.get()) else {
+            return None;
+        };
+        if result.get("resultType").and_then(Value::as_str) != Some("input_required") {
+            return None;
+        }
+        let requests = match result.remove("inputRequests") {
+            Some(Value::Object(requests)) => requests,
+            _ => Map::new(),
+        };
+        Some(Self {
+            requests,
+            state: result.remove("requestState").filter(Value::is_string),
+        })
     }
 }
 

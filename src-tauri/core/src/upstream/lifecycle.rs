@@ -17,9 +17,11 @@ use std::time::Duration;
 
 use rmcp::model::{
     ClientCapabilities, ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult,
-    CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation, InitializedNotification,
+    CustomRequest, CustomResult, ElicitationCapability, ErrorCode, ErrorData,
+    FormElicitationCapability, Implementation, InitializedNotification,
     InitializedNotificationMethod, ProtocolVersion, RequestId, RequestMetaObject,
     ServerCapabilities, ServerJsonRpcMessage, ServerPeerInfo, ServerRequest,
+    UrlElicitationCapability,
 };
 use rmcp::service::RoleClient;
 use rmcp::transport::Transport;
@@ -79,8 +81,20 @@ pub(crate) fn client_info() -> Implementation {
     Implementation::new("runbridge", env!("CARGO_PKG_VERSION"))
 }
 
-/// Answer what a server asks of us. Runbridge offers no sampling and shows no forms to the user; a
-/// server that asks is told at once, since an open question would block its call.
+/// What servers may ask of us: questions to the user, as a form or on a web page.
+pub(crate) fn capabilities() -> ClientCapabilities {
+    let mut capabilities = ClientCapabilities::default();
+    capabilities.elicitation = Some(
+        ElicitationCapability::new()
+            .with_form(FormElicitationCapability::default())
+            .with_url(UrlElicitationCapability::default()),
+    );
+    capabilities
+}
+
+/// Answer what a server asks of us that no person is needed for. Runbridge offers no sampling and has
+/// no folders to name; a server that asks is told at once, since an open question would block its call.
+/// A question to the user outside a call belongs to nobody.
 pub(crate) fn answer(method: &str) -> Result<Value, ErrorData> {
     match method {
         "ping" => Ok(json!({})),
@@ -92,6 +106,21 @@ pub(crate) fn answer(method: &str) -> Result<Value, ErrorData> {
             None,
         )),
     }
+}
+
+/// A greeting that is only to show how the server answers.
+pub(crate) fn question() -> bytes::Bytes {
+    let text = json!({
+        "jsonrpc": "2.0",
+        "id": ID_BASE,
+        "method": "initialize",
+        "params": {
+            "protocolVersion": our_version(Era::Initialize).as_str(),
+            "capabilities": {},
+            "clientInfo": client_info(),
+        },
+    });
+    text.to_string().into()
 }
 
 /// Greet the server at the other end. Dropping the future leaves the transport in an unknown state.
@@ -131,6 +160,16 @@ pub(crate) async fn greet<T: Transport<RoleClient>>(
                 return Ok(greeting);
             }
             (Era::Discover, Err(error)) => {
+                // It may have refused the version at the moment, but not for good.
+                let ours = ProtocolVersion::LATEST.as_str();
+                if supported_versions(error.data.as_ref()).contains(&ours)
+                    && exchange.times_asked(Era::Discover) < 2
+                {
+                    exchange
+                        .ask(Era::Discover, our_version(Era::Discover))
+                        .await?;
+                    continue;
+                }
                 if exchange.asked(Era::Initialize) && first == Era::Initialize {
                     return Err(GreetError::Refused(refusal("server/discover", &error)));
                 }
@@ -317,7 +356,7 @@ impl<T: Transport<RoleClient>> Exchange<'_, T> {
                 "initialize",
                 Some(json!({
                     "protocolVersion": version.as_str(),
-                    "capabilities": {},
+                    "capabilities": capabilities(),
                     "clientInfo": client_info(),
                 })),
             ),
@@ -329,7 +368,7 @@ impl<T: Transport<RoleClient>> Exchange<'_, T> {
                 .insert(RequestMetaObject::with_client_context(
                     version,
                     client_info(),
-                    ClientCapabilities::default(),
+                    capabilities(),
                 ));
         }
         let id = ID_BASE + self.sent.len() as i64;

@@ -146,10 +146,12 @@ pub(crate) fn shorten(text: &str) -> String {
 
 /// Find the engine to use.
 ///
-/// All places are asked at once, so one that hangs costs its deadline and no more.
+/// All places are asked at once, so one that hangs costs its deadline and no more. With `only_ready`
+/// no machine is started.
 pub(crate) async fn find(
     choice: &EngineChoice,
     search: &EngineSearch,
+    only_ready: bool,
     progress: &(dyn Fn(Progress) + Send + Sync),
 ) -> Result<Engine, SandboxError> {
     let wanted = Wanted::from(choice);
@@ -176,7 +178,7 @@ pub(crate) async fn find(
             Err(reason) => tried.push(reason),
         }
     }
-    if best.is_none() && podman::may_start_machine(search, &wanted, &findings) {
+    if best.is_none() && !only_ready && podman::may_start_machine(search, &wanted, &findings) {
         match podman::start_machine(search, progress).await {
             Ok(()) => {
                 let (candidates, _) = look(search).await;

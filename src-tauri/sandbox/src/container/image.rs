@@ -27,14 +27,16 @@ const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 #[derive(Clone, Debug)]
 pub(crate) struct Image {
     pub(crate) id: String,
+    pub(crate) bytes: u64,
     /// Folders that it declares as volumes.
     pub(crate) volumes: Vec<String>,
 }
 
-/// Use `reference` if the engine has it, else pull it.
+/// Use `reference` if the engine has it, else pull it, unless `only_ready`.
 pub(crate) async fn ensure(
     engine: &Engine,
     reference: &str,
+    only_ready: bool,
     progress: &(dyn Fn(Progress) + Send + Sync),
 ) -> Result<Image, SandboxError> {
     let missing = |reason: String| SandboxError::ImageMissing {
@@ -47,6 +49,12 @@ pub(crate) async fn ensure(
     if is_local(reference) {
         return Err(missing(format!(
             "{} does not have it, and a local image is not pulled",
+            engine.kind
+        )));
+    }
+    if only_ready {
+        return Err(missing(format!(
+            "{} does not have it yet; Container in Sandbox settings (MCP_BRIDGE_RUNTIME=container) pulls it",
             engine.kind
         )));
     }
@@ -80,6 +88,7 @@ async fn inspect(engine: &Engine, reference: &str) -> Result<Option<Image>, Sand
         .await?;
     Ok(found.map(|found| Image {
         volumes: volumes(&found),
+        bytes: found.size.unwrap_or_default().unsigned_abs(),
         id: found.id.unwrap_or_default(),
     }))
 }

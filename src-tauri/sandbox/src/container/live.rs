@@ -188,14 +188,15 @@ pub(crate) async fn boot(shared: Arc<Shared>, id: String) -> Result<Guest, Sandb
         };
         return Err(SandboxError::GuestStart { reason });
     }
-    let measured = (shared.clone(), id);
+    // Whoever measures may not keep an engine that the bridge has let go of.
+    let measured = (Arc::downgrade(&shared), id);
     Ok(Guest {
         input: Box::new(input),
         output: receiver,
         end: Box::new(move |kill| ending.end(kill).boxed()),
         gauge: Some(Arc::new(move || {
             let (shared, id) = measured.clone();
-            measure(shared, id).boxed()
+            async move { measure(shared.upgrade()?, id).await }.boxed()
         })),
     })
 }

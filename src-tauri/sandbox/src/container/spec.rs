@@ -3,13 +3,12 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::SandboxLimits;
+use crate::limits::{Enforcement, LimitFact};
 use bollard::models::{
     ContainerCreateBody, ContainerInspectResponse, HealthConfig, HostConfig, HostConfigLogConfig,
     ResourcesUlimits,
 };
-use serde::Serialize;
-
-use crate::SandboxLimits;
 
 /// What one sandbox's containers have in common.
 #[derive(Clone, Debug)]
@@ -162,31 +161,6 @@ fn ulimit(name: &str, value: i64) -> ResourcesUlimits {
         soft: Some(value),
         hard: Some(value),
     }
-}
-
-/// How a limit is enforced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Enforcement {
-    /// By the kernel, for the container as a whole.
-    Cgroup,
-    /// By the kernel, for each process by itself.
-    Rlimit,
-    /// By the size of the file system.
-    Mount,
-    /// Not at all.
-    None,
-}
-
-/// One limit as it was asked for and what became of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct LimitFact {
-    /// In bytes, counts or CPUs; `None` when no limit was asked for.
-    pub asked: Option<f64>,
-    /// Whether something holds the guest to it.
-    pub enforced: bool,
-    /// What does.
-    pub how: Enforcement,
 }
 
 /// What holds for a container that was created from [`body`].

@@ -20,6 +20,7 @@ use super::machine;
 #[derive(Deserialize)]
 struct Inventory {
     files: Vec<InventoryFile>,
+    parts: Vec<InventoryPart>,
 }
 
 #[derive(Deserialize)]
@@ -28,12 +29,20 @@ struct InventoryFile {
     sha256: String,
 }
 
+#[derive(Deserialize)]
+struct InventoryPart {
+    name: String,
+    version: String,
+}
+
 /// The embedded Python as it was shipped.
 #[derive(Clone, Debug)]
 pub(super) struct Module {
     pub(super) wasm: PathBuf,
     /// The standard library and the bundled packages.
     pub(super) zips: Vec<PathBuf>,
+    /// Such as `3.13.5`.
+    pub(super) python: String,
     wasm_sha256: String,
 }
 
@@ -51,11 +60,16 @@ impl Module {
             .map(|file| file.sha256)
             .filter(|hash| hash.len() == 64 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
             .ok_or_else(|| format!("{} does not tell of python.wasm", path.display()))?;
+        let python = inventory
+            .parts
+            .into_iter()
+            .find(|part| part.name == "CPython");
         let module = Self {
             wasm: folder.join("python.wasm"),
             zips: ["python.zip", "packages.zip"]
                 .map(|name| folder.join(name))
                 .to_vec(),
+            python: python.map(|part| part.version).unwrap_or_default(),
             wasm_sha256,
         };
         for file in std::iter::once(&module.wasm).chain(&module.zips) {

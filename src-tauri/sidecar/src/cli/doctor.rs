@@ -1,12 +1,16 @@
 //! `runbridge doctor`: each thing that must work, with a verdict and what to do.
 
 use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
+use runbridge_core::api::SandboxKind;
 use runbridge_core::bridge::{Bridge, Role};
 use runbridge_core::paths::Environment;
+use runbridge_core::sandboxes::{ContainerFacts, Sandbox, SandboxFacts};
 use runbridge_core::secrets::Place;
+use runbridge_core::settings::Backend;
 use runbridge_core::{request, run};
 use serde_json::{Map, Value, json};
 
@@ -122,17 +126,77 @@ async fn secrets(bridge: &Bridge) -> Check {
     }
 }
 
-/// Engine, image and limits, and a run that proves them.
-async fn sandbox(bridge: &std::sync::Arc<Bridge>) -> Vec<Check> {
+/// The sandbox that a session gets, what it enforces, and a run that proves it.
+async fn sandbox(bridge: &Arc<Bridge>) -> Vec<Check> {
     let settings = bridge.settings();
-    if let Err(error) = bridge.sandboxes().get(&settings).await {
-        let message = run::sandbox_message(&error);
-        let (found, fix) = message.split_once("; ").unwrap_or((&message, ""));
-        return vec![Check::bad("sandbox", found, fix)];
-    }
-    let Some(facts) = bridge.sandboxes().facts() else {
-        return Vec::new();
+    let sandboxes = bridge.sandboxes();
+    let report = progress();
+    let opened = match settings.sandbox.backend {
+        Backend::Container | Backend::Wasi => sandboxes.choose(&settings, None, &report).await,
+        // A session does not wait for an engine; whoever asks what is there does.
+        Backend::Auto => match sandboxes.ready_container(&settings).await {
+            Ok(container) => Ok(Sandbox::Container(container)),
+            Err(_) => sandboxes.choose(&settings, None, &report).await,
+        },
     };
+    let opened = match opened {
+        Ok(opened) => opened,
+        Err(error) => {
+            let message = run::sandbox_message(&error);
+            let (found, fix) = message.split_once("; ").unwrap_or((&message, ""));
+            return vec![Check::bad("sandbox", found, fix)];
+        }
+    };
+    let facts = opened.facts(&settings.limits.sandbox());
+    let mut checks = match &facts {
+        SandboxFacts::Container(facts) => container(facts),
+        SandboxFacts::Given => Vec::new(),
+        SandboxFacts::Wasi(facts) => {
+            let why = match settings.sandbox.backend {
+                Backend::Auto => sandboxes.ready_container(&settings).await.err(),
+                Backend::Container | Backend::Wasi => None,
+            };
+            let mut checks = vec![Check::good(
+                "sandbox",
+                format!("built-in, Python {}", facts.python),
+            )];
+            checks.extend(why.map(|why| Check::good("engine", format!("none in use: {why}"))));
+            checks
+        }
+    };
+    for (name, limit) in facts.limits() {
+        let Some(asked) = limit.asked else { continue };
+        let text = format!(
+            "{name} {asked}, by {}",
+            json!(limit.how).as_str().unwrap_or("nothing")
+        );
+        checks.push(if limit.enforced {
+            Check::good("limit", text)
+        } else {
+            Check::warning(
+                "limit",
+                format!("{name} {asked} is not enforced"),
+                match facts.kind() {
+                    SandboxKind::Container => {
+                        "this engine dropped it; cgroup v2 or a rootful engine enforces it"
+                    }
+                    SandboxKind::Wasi => "Container in Sandbox settings enforces it",
+                },
+            )
+        });
+    }
+    checks.extend(facts.warnings().iter().map(|warning| {
+        Check::warning(
+            "sandbox",
+            warning.clone(),
+            "see `limit` for what is in force",
+        )
+    }));
+    checks.push(trial(bridge).await);
+    checks
+}
+
+fn container(facts: &ContainerFacts) -> Vec<Check> {
     let rights = if facts.rootless {
         "rootless"
     } else {
@@ -142,7 +206,7 @@ async fn sandbox(bridge: &std::sync::Arc<Bridge>) -> Vec<Check> {
         "{} {} at {}, {rights}",
         facts.engine, facts.version, facts.socket
     );
-    let mut checks = vec![
+    vec![
         if facts.rootless {
             Check::good("engine", engine)
         } else {
@@ -156,35 +220,23 @@ async fn sandbox(bridge: &std::sync::Arc<Bridge>) -> Vec<Check> {
             "image",
             format!("{} ({})", facts.image, short(&facts.image_id)),
         ),
-    ];
-    for (name, limit) in &facts.limits {
-        let Some(asked) = limit.asked else { continue };
-        let text = format!(
-            "{name} {asked}, by {}",
-            json!(limit.how).as_str().unwrap_or("nothing")
-        );
-        checks.push(if limit.enforced {
-            Check::good("limit", text)
-        } else {
-            Check::warning(
-                "limit",
-                format!("{name} {asked} is not enforced"),
-                "this engine dropped it; cgroup v2 or a rootful engine enforces it",
-            )
-        });
-    }
-    checks.extend(facts.warnings.iter().map(|warning| {
-        Check::warning(
-            "sandbox",
-            warning.clone(),
-            "see `limit` for what is in force",
-        )
-    }));
-    checks.push(trial(bridge).await);
-    checks
+    ]
 }
 
-async fn trial(bridge: &std::sync::Arc<Bridge>) -> Check {
+/// What is waited for, once each, to whoever looks at the terminal.
+fn progress() -> impl Fn(&str) + Send + Sync {
+    let told = Mutex::new(String::new());
+    move |step: &str| {
+        let what = step.split(':').next().unwrap_or(step);
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        if *told != what {
+            what.clone_into(&mut told);
+            style::note(what);
+        }
+    }
+}
+
+async fn trial(bridge: &Arc<Bridge>) -> Check {
     let mut call = Map::new();
     let code = "import sys; print('%d.%d.%d' % sys.version_info[:3])";
     call.insert("code".to_owned(), json!(code));
@@ -196,7 +248,16 @@ async fn trial(bridge: &std::sync::Arc<Bridge>) -> Check {
     let cancel = connection.cancel_token().child_token();
     let began = Instant::now();
     let client = Some("doctor");
-    let reply = run::run_python(bridge, &connection, client, request, cancel, None, None).await;
+    let reply = run::run_python(
+        bridge,
+        &connection,
+        client,
+        request,
+        cancel,
+        run::Audience::default(),
+        None,
+    )
+    .await;
     let took = began.elapsed().as_millis();
     bridge.disconnect(&connection).await;
     if reply.is_error {
@@ -206,7 +267,14 @@ async fn trial(bridge: &std::sync::Arc<Bridge>) -> Check {
             "the sandbox starts but Python does not; try another image",
         )
     } else {
-        Check::good("run", format!("Python {} in {took} ms", reply.text.trim()))
+        let sandbox = match reply.structured.get("sandbox").and_then(Value::as_str) {
+            Some("wasi") => "the built-in sandbox",
+            _ => "a container",
+        };
+        Check::good(
+            "run",
+            format!("Python {} in {sandbox}, in {took} ms", reply.text.trim()),
+        )
     }
 }
 

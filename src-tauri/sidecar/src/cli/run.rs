@@ -62,8 +62,17 @@ pub(crate) async fn run(arguments: RunArguments) -> anyhow::Result<ExitCode> {
             let interrupt = cancel_on_interrupt(cancel.clone());
             let (bar, report) = progress();
             let client = Some("command line");
-            let reply =
-                run::run_python(&bridge, &connection, client, request, cancel, report, None).await;
+            let audience = run::Audience { report, ask: None };
+            let reply = run::run_python(
+                &bridge,
+                &connection,
+                client,
+                request,
+                cancel,
+                audience,
+                None,
+            )
+            .await;
             bar.finish_and_clear();
             interrupt.abort();
             bridge.disconnect(&connection).await;

@@ -67,6 +67,20 @@ pub(super) const MEASURES: &[Measure] = &[
         before: Some(5334.0),
     },
     Measure {
+        key: "http_call",
+        title: "a call to a server over HTTP, above the bare exchange",
+        unit: "ms",
+        goal: 0.5,
+        before: None,
+    },
+    Measure {
+        key: "http_together",
+        title: "200 calls of 50 ms over HTTP together",
+        unit: "ms",
+        goal: 250.0,
+        before: None,
+    },
+    Measure {
         key: "idle",
         title: "memory when idle",
         unit: "MB",

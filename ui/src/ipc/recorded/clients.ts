@@ -18,6 +18,7 @@ function client(id: string, name: string, file: string | null, rest: Partial<Cli
     running: null,
     restart: null,
     keep: false,
+    preferred: false,
     servers: [],
     ...rest,
   };
@@ -37,7 +38,8 @@ export function recordedClients(): Map<string, Client> {
       ],
     }),
     client('claude-code', 'Claude Code', '.claude.json', {
-      running: false,
+      state: { type: 'connected', name: 'runbridge' },
+      running: true,
       restart: 'start a new session',
       servers: [
         server('playwright', 32, 6_940),

@@ -513,6 +513,10 @@ class RecordedBridge implements Host {
       this.#clientBecomes({ ...this.#client(client), keep });
       return null;
     },
+    prefer_client: ({ client, preferred }) => {
+      this.#clientBecomes({ ...this.#client(client), preferred });
+      return null;
+    },
     show_client_file: () => null,
 
     set_backend: ({ backend }) => {

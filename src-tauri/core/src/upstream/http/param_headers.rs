@@ -1,6 +1,8 @@
 //! Arguments that a tool's schema wants in headers too (`x-mcp-header`), so that what stands before
 //! the server can route by them.
 
+use std::collections::HashSet;
+
 use reqwest::header::{HeaderName, HeaderValue};
 use serde_json::{Map, Value};
 
@@ -26,6 +28,12 @@ impl ParamHeaders {
         let mut headers = Self::default();
         headers.collect(schema, arguments, 0);
         headers
+    }
+
+    /// What is wrong with the headers that `schema` asks for, if anything is.
+    pub(crate) fn problem(schema: &Value) -> Option<String> {
+        let mut names = HashSet::new();
+        problem(schema, &mut names, 0)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -55,6 +63,32 @@ impl ParamHeaders {
             }
         }
     }
+}
+
+fn problem(schema: &Value, names: &mut HashSet<String>, depth: usize) -> Option<String> {
+    let properties = schema.get("properties").and_then(Value::as_object)?;
+    properties.iter().find_map(|(property, schema)| {
+        let Some(wanted) = schema.get("x-mcp-header") else {
+            return (depth < DEPTH_MAX)
+                .then(|| problem(schema, names, depth + 1))
+                .flatten();
+        };
+        let wanted = wanted.as_str().unwrap_or_default();
+        let is_token = !wanted.is_empty()
+            && wanted
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
+        let kind = schema.get("type").and_then(Value::as_str);
+        if !is_token {
+            Some(format!("`{property}` names none"))
+        } else if !matches!(kind, Some("string" | "integer" | "boolean")) {
+            Some(format!("`{property}` is no text, integer or truth value"))
+        } else if !names.insert(wanted.to_ascii_lowercase()) {
+            Some(format!("`{property}` names the same one as another"))
+        } else {
+            None
+        }
+    })
 }
 
 fn plain(value: &Value) -> Option<String> {
@@ -97,5 +131,27 @@ mod tests {
             shown,
             ["mcp-param-region: =?base64?YQpi?=", "mcp-param-exact: true"]
         );
+    }
+
+    #[test]
+    fn headers_that_cannot_be_are_told() {
+        let problem = |one: Value, other: Value| {
+            ParamHeaders::problem(&json!({ "properties": { "one": one, "other": other } }))
+        };
+        let fine = json!({ "type": "string", "x-mcp-header": "Region" });
+        let plain = json!({ "type": "object", "properties": { "inner": fine } });
+        assert_eq!(problem(fine.clone(), json!({ "type": "array" })), None);
+        assert_eq!(problem(json!({}), plain.clone()), None);
+        for wrong in [
+            json!({ "type": "string", "x-mcp-header": "" }),
+            json!({ "type": "string", "x-mcp-header": "two words" }),
+            json!({ "type": "string", "x-mcp-header": "Région" }),
+            json!({ "type": "string", "x-mcp-header": 5 }),
+            json!({ "type": "number", "x-mcp-header": "Number" }),
+            json!({ "type": "null", "x-mcp-header": "Null" }),
+            json!({ "type": "string", "x-mcp-header": "rEGION" }),
+        ] {
+            assert!(problem(wrong.clone(), plain.clone()).is_some(), "{wrong}");
+        }
     }
 }

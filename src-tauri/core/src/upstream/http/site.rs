@@ -6,9 +6,7 @@
 //! others' matter.
 
 use std::collections::BTreeMap;
-use std::error::Error as _;
 use std::io;
-use std::net::IpAddr;
 use std::sync::Mutex;
 use std::time::Duration;
 
@@ -17,25 +15,20 @@ use reqwest::header::{
     ACCEPT, AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, LOCATION,
     WWW_AUTHENTICATE,
 };
-use reqwest::{Client, Method, NoProxy, Proxy, Response, StatusCode, Url};
+use reqwest::{Client, Method, Response, StatusCode, Url};
 use tokio::time::timeout;
 
 use super::super::wire::LINE_BYTES_MAX;
 use super::super::{lock, seconds};
 use super::Fault;
-
-/// TCP and TLS together.
-const CONNECT: Duration = Duration::from_secs(10);
+use crate::secrets::Secret;
+use crate::sign_in::challenge::Challenge;
+use crate::sign_in::{Authority, NoToken};
+pub(super) use crate::web::shown;
+use crate::web::{self, CONNECT, causes, root};
 
 /// Between two pieces of a body that has begun and is not a stream of events.
 const IDLE_READ: Duration = Duration::from_secs(30);
-
-/// Idle connections are closed before the common server does it (Node's default is 5 s): a request
-/// written into a connection that is being closed is lost, and must not be repeated.
-const IDLE_CONNECTION: Duration = Duration::from_secs(4);
-
-/// A peer that is gone without a word shows within a few of these.
-const KEEPALIVE: Duration = Duration::from_secs(30);
 
 /// Redirects followed for one request.
 const REDIRECTS_MAX: usize = 5;
@@ -56,6 +49,8 @@ pub(crate) struct Site {
     url: Mutex<Url>,
     /// The user's own, sent with every request.
     headers: HeaderMap,
+    /// The user's sign-in; none: the entry brings an `Authorization` of its own.
+    authority: Option<Authority>,
 }
 
 /// What a body says it is.
@@ -73,6 +68,7 @@ impl Site {
         url: &str,
         headers: &BTreeMap<String, String>,
         login: &BTreeMap<String, String>,
+        authority: impl FnOnce(&Url) -> Authority,
     ) -> Result<Self, Fault> {
         let url = Url::parse(url.trim())
             .map_err(|error| Fault::Protocol(format!("its address is not a URL: {error}")))?;
@@ -95,7 +91,8 @@ impl Site {
             sent.insert(parsed, value);
         }
         Ok(Self {
-            client: client(&url, login)?,
+            client: client(&url, login).map_err(Fault::Protocol)?,
+            authority: (!sent.contains_key(AUTHORIZATION)).then(|| authority(&url)),
             url: Mutex::new(url),
             headers: sent,
         })
@@ -108,6 +105,25 @@ impl Site {
 
     pub(super) fn url(&self) -> Url {
         lock(&self.url).clone()
+    }
+
+    /// Ask, as nobody, what sign-in is needed.
+    pub(crate) async fn ask_who(&self, sse: bool, question: Bytes) -> Result<Challenge, Fault> {
+        let mut headers = HeaderMap::new();
+        let accept = if sse {
+            "text/event-stream"
+        } else {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            "application/json, text/event-stream"
+        };
+        headers.insert(ACCEPT, HeaderValue::from_static(accept));
+        let method = if sse { Method::GET } else { Method::POST };
+        let body = if sse { Bytes::new() } else { question };
+        let response = self.send_with(None, method, self.url(), headers, body);
+        let response = response.await?;
+        let mut challenge = challenge(&response).unwrap_or_default();
+        challenge.none_needed = response.status().is_success();
+        Ok(challenge)
     }
 
     pub(super) async fn get(&self, headers: HeaderMap) -> Result<Response, Fault> {
@@ -139,22 +155,76 @@ impl Site {
             .await
     }
 
+    /// A request that was refused for its token was not carried out, so it is made again with another
+    /// one, once.
     async fn send(
         &self,
+        method: Method,
+        url: Url,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Response, Fault> {
+        let Some(authority) = &self.authority else {
+            return self.send_with(None, method, url, headers, body).await;
+        };
+        let no_token = |error| match error {
+            NoToken::Ended(detail) => Fault::SignIn(format!(
+                "your sign-in has ended ({detail}); {}",
+                authority.how()
+            )),
+            NoToken::Unreachable(reason) => {
+                Fault::Unreachable(format!("your sign-in could not be renewed: {reason}"))
+            }
+        };
+        let token = authority.token().await.map_err(no_token)?;
+        let first = self
+            .send_with(
+                token.as_ref(),
+                method.clone(),
+                url.clone(),
+                headers.clone(),
+                body.clone(),
+            )
+            .await?;
+        if first.status() != StatusCode::UNAUTHORIZED {
+            return Ok(first);
+        }
+        match authority.after_refusal(token.as_ref()).await {
+            Ok(Some(other)) => {
+                self.send_with(Some(&other), method, url, headers, body)
+                    .await
+            }
+            Ok(None) => Ok(first),
+            Err(error) => Err(no_token(error)),
+        }
+    }
+
+    async fn send_with(
+        &self,
+        token: Option<&Secret>,
         method: Method,
         mut url: Url,
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Response, Fault> {
+        let bearer = token.and_then(|token| {
+            let value = format!("Bearer {}", token.expose());
+            let mut value = HeaderValue::from_str(&value).ok()?;
+            value.set_sensitive(true);
+            Some(value)
+        });
         let asked = url.clone();
         for _ in 0..=REDIRECTS_MAX {
-            let request = self
+            let mut request = self
                 .client
                 .request(method.clone(), url.clone())
                 // In this order: what the protocol needs replaces what the entry says.
                 .headers(self.headers.clone())
                 .headers(headers.clone())
                 .body(body.clone());
+            if let Some(bearer) = &bearer {
+                request = request.header(AUTHORIZATION, bearer.clone());
+            }
             let response = request
                 .send()
                 .await
@@ -182,20 +252,34 @@ impl Site {
     pub(super) async fn refusal(&self, response: Response) -> (Fault, Option<Vec<u8>>) {
         let status = response.status();
         let challenged = response.headers().contains_key(WWW_AUTHENTICATE);
+        let challenge = challenge(&response).unwrap_or_default();
         let at = shown(response.url());
         let json = kind(&response) == Kind::Json;
         let page = matches!(kind(&response), Kind::Other(kind) if kind == "text/html");
         let body = timeout(REFUSAL, read(response, REFUSAL_BYTES_MAX)).await;
         let body = body.ok().and_then(Result::ok).unwrap_or_default();
         if status == StatusCode::UNAUTHORIZED || status == StatusCode::FORBIDDEN && challenged {
-            let detail = if self.headers.contains_key(AUTHORIZATION) {
-                format!(
+            let detail = match &self.authority {
+                None => format!(
                     "{at} answered {status}: it does not accept the `Authorization` header of its configuration, which may have expired"
-                )
-            } else {
-                format!(
-                    "{at} answered {status}; put the token that it gives you into its `headers`, as `Authorization`"
-                )
+                ),
+                Some(authority) if challenge.wants_more_rights() => {
+                    let rights = challenge.scope.as_deref().unwrap_or_default();
+                    authority.want(rights).await;
+                    let rights: String = rights.chars().take(REFUSAL_CHARS_MAX).collect();
+                    format!(
+                        "{at} wants more rights than your sign-in has ({rights}); {}",
+                        authority.how()
+                    )
+                }
+                Some(authority) if authority.is_signed_in() => format!(
+                    "{at} answered {status}: it does not accept your sign-in any more; {}",
+                    authority.how()
+                ),
+                Some(authority) => format!(
+                    "{at} answered {status}; {}; if it gave you a token, put that into its `headers`, as `Authorization`",
+                    authority.how()
+                ),
             };
             return (Fault::SignIn(detail), None);
         }
@@ -214,72 +298,16 @@ impl Site {
     }
 }
 
-fn client(url: &Url, login: &BTreeMap<String, String>) -> Result<Client, Fault> {
-    // The first provider of the process stays; another one would do as well.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let mut builder = Client::builder()
-        .user_agent(concat!("runbridge/", env!("CARGO_PKG_VERSION")))
-        .redirect(reqwest::redirect::Policy::none())
-        .referer(false)
-        .connect_timeout(CONNECT)
-        .tcp_keepalive(KEEPALIVE)
-        .tcp_nodelay(true)
-        .pool_idle_timeout(IDLE_CONNECTION);
-    if is_own_machine(url) {
-        // No proxy can reach it.
-        builder = builder.no_proxy();
-    } else {
-        for proxy in proxies(login)? {
-            builder = builder.proxy(proxy);
-        }
-    }
-    if let Some(file) = variable(login, "SSL_CERT_FILE")
-        && let Ok(pem) = std::fs::read(file)
-        && let Ok(certificates) = reqwest::Certificate::from_pem_bundle(&pem)
-    {
-        builder = builder.tls_certs_merge(certificates);
-    }
-    builder
+/// What the answer says of the sign-in that is needed.
+pub(super) fn challenge(response: &Response) -> Option<Challenge> {
+    let headers = response.headers().get_all(WWW_AUTHENTICATE).iter();
+    Challenge::read(headers.filter_map(|value| value.to_str().ok()))
+}
+
+fn client(url: &Url, login: &BTreeMap<String, String>) -> Result<Client, String> {
+    web::builder(url, login)?
         .build()
-        .map_err(|error| Fault::Protocol(format!("no HTTP client for it: {}", root(&error))))
-}
-
-/// The proxies of the user's environment; with none there, those of the system's settings are used.
-fn proxies(login: &BTreeMap<String, String>) -> Result<Vec<Proxy>, Fault> {
-    let except = variable(login, "NO_PROXY").and_then(NoProxy::from_string);
-    let mut proxies = Vec::new();
-    for name in ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"] {
-        if let Some(url) = variable(login, name) {
-            let proxy = match name {
-                "HTTPS_PROXY" => Proxy::https(url),
-                "HTTP_PROXY" => Proxy::http(url),
-                _ => Proxy::all(url),
-            };
-            let proxy = proxy.map_err(|error| {
-                Fault::Protocol(format!(
-                    "the proxy that {name} names cannot be used: {}",
-                    root(&error)
-                ))
-            })?;
-            proxies.push(proxy.no_proxy(except.clone()));
-        }
-    }
-    Ok(proxies)
-}
-
-fn variable<'a>(env: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str> {
-    env.get(&name.to_lowercase())
-        .or_else(|| env.get(name))
-        .map(String::as_str)
-        .filter(|value| !value.is_empty())
-}
-
-fn is_own_machine(url: &Url) -> bool {
-    let host = url.host_str().unwrap_or_default();
-    let address = host.trim_start_matches('[').trim_end_matches(']');
-    host == "localhost"
-        || host.ends_with(".localhost")
-        || address.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+        .map_err(|error| format!("no HTTP client for it: {}", root(&error)))
 }
 
 /// The target of a redirect, if we may follow it.
@@ -310,16 +338,6 @@ pub(super) fn is_same_place(from: &Url, to: &Url) -> bool {
         && (from.origin() == to.origin() || secured)
         && to.username().is_empty()
         && to.password().is_none()
-}
-
-/// Tokens travel in queries and before the host; neither belongs on a screen.
-pub(super) fn shown(url: &Url) -> String {
-    let mut url = url.clone();
-    url.set_query(None);
-    url.set_fragment(None);
-    let _ = url.set_username("");
-    let _ = url.set_password(None);
-    url.into()
 }
 
 pub(super) fn kind(response: &Response) -> Kind {
@@ -391,20 +409,4 @@ fn unreachable(url: &Url, error: reqwest::Error) -> Fault {
     } else {
         format!("{at} closed the connection without an answer ({cause})")
     })
-}
-
-type Cause<'a> = &'a (dyn std::error::Error + 'static);
-
-fn causes(error: &reqwest::Error) -> impl Iterator<Item = Cause<'_>> {
-    fn next<'a>(cause: &Cause<'a>) -> Option<Cause<'a>> {
-        (**cause).source()
-    }
-    std::iter::successors(error.source(), next)
-}
-
-/// The innermost cause: the outer ones only say that there was an error.
-fn root(error: &reqwest::Error) -> String {
-    causes(error)
-        .last()
-        .map_or_else(|| error.to_string(), ToString::to_string)
 }

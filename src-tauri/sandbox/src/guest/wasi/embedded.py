@@ -8,6 +8,8 @@ leaves where Python's signal handler would. All else is the guest that runs in a
 import asyncio
 import os
 import random
+import socket
+import subprocess
 import sys
 import threading
 from asyncio import base_events
@@ -19,6 +21,11 @@ NO_THREADS = (
 )
 NO_NETWORK = "the sandbox has no network; use the tools of a server"
 NO_PROCESSES = "the built-in sandbox has no processes; switch to Container in Sandbox settings"
+
+# Of `os`, where there are processes.
+OF_PROCESSES = frozenset(
+    "execv execve fork forkpty kill posix_spawn spawnl spawnv wait waitpid WNOHANG".split()
+)
 
 # Not pure Python: none of them can be loaded into WebAssembly.
 NATIVE = frozenset(
@@ -89,9 +96,20 @@ def _no_thread(self):
     raise RuntimeError(NO_THREADS)
 
 
+def _no_process(*_, **__):
+    raise OSError(NO_PROCESSES)
+
+
+def _no_network(*_, **__):
+    raise OSError(NO_NETWORK)
+
+
 asyncio.SelectorEventLoop = Loop
 asyncio.DefaultEventLoopPolicy._loop_factory = Loop
 threading.Thread.start = _no_thread
+subprocess.Popen.__init__ = _no_process
+os.system = _no_process
+socket.getaddrinfo = socket.socket.connect = _no_network
 
 from _runbridge import interrupts as interrupting  # noqa: E402
 from _runbridge import output as outputs  # noqa: E402
@@ -288,6 +306,8 @@ class Runner(running.Runner):
                     "%s is not in the built-in sandbox; switch to Container in Sandbox settings"
                     % name.lstrip("_")
                 )
+        if isinstance(error, AttributeError) and error.obj is os and error.name in OF_PROCESSES:
+            self.note(NO_PROCESSES)
 
 
 def start():

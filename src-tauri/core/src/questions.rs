@@ -1,0 +1,312 @@
+//! Questions that a server has for the person behind a run, on their way to whoever can show them.
+//!
+//! A question is checked here, once, before anybody sees it. Who shows it, in which revision of the
+//! protocol, and what the answer means are others' matter.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use reqwest::Url;
+use serde_json::{Map, Value, json};
+use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout;
+
+/// How long a person may think.
+pub(crate) const ANSWER: Duration = Duration::from_mins(5);
+
+/// Questions of one run that wait to be shown.
+const WAITING_MAX: usize = 16;
+
+/// Of the words of a question.
+const MESSAGE_CHARS_MAX: usize = 4_000;
+
+/// A form: names of its fields, and text of its description.
+const FIELDS_MAX: usize = 100;
+const SCHEMA_BYTES_MAX: usize = 64 * 1024;
+
+/// Of an address.
+const URL_CHARS_MAX: usize = 4_000;
+
+/// What a server wants to know.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    /// Which server.
+    pub server: String,
+    /// Its words.
+    pub message: String,
+    /// How to answer.
+    pub asked: Asked,
+}
+
+/// How a question is answered.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Asked {
+    /// By filling in a form, which this JSON Schema describes.
+    Form(Map<String, Value>),
+    /// On a web page.
+    Page {
+        /// Its address.
+        url: String,
+        /// The server's own name for the question.
+        id: Option<Value>,
+    },
+}
+
+/// What the person said.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Answer {
+    /// Yes, with the values of the form.
+    Accepted(Map<String, Value>),
+    /// No.
+    Declined,
+    /// Neither.
+    Cancelled,
+}
+
+/// Puts a question to the person; the error says in words why nobody could be asked.
+pub type Ask = Arc<dyn Fn(Question) -> BoxFuture<'static, Result<Answer, String>> + Send + Sync>;
+
+impl Question {
+    /// Read the parameters of `elicitation/create`.
+    pub(crate) fn read(server: &str, params: &Value) -> Result<Self, String> {
+        let message = params.get("message").and_then(Value::as_str);
+        let message = message.unwrap_or_default().trim();
+        if message.is_empty() {
+            return Err("it asks nothing".to_owned());
+        }
+        let asked = match params.get("mode").and_then(Value::as_str) {
+            None | Some("form") => Asked::Form(form(params.get("requestedSchema"))?),
+            Some("url") => page(params)?,
+            Some(other) => {
+                let other: String = other.chars().take(40).collect();
+                return Err(format!("it asks in a way that is unknown here (`{other}`)"));
+            }
+        };
+        Ok(Self {
+            server: server.to_owned(),
+            message: message.chars().take(MESSAGE_CHARS_MAX).collect(),
+            asked,
+        })
+    }
+
+    /// The parameters of `elicitation/create` for a client, which learns whose question it is.
+    pub(crate) fn params(&self) -> Value {
+        let message = format!("{} asks: {}", self.server, self.message);
+        match &self.asked {
+            // Without the mode, which older revisions do not know.
+            Asked::Form(schema) => json!({ "message": message, "requestedSchema": schema }),
+            Asked::Page { url, id } => {
+                let mut params = json!({ "mode": "url", "message": message, "url": url });
+                if let Some(id) = id {
+                    params["elicitationId"] = id.clone();
+                }
+                params
+            }
+        }
+    }
+}
+
+fn form(schema: Option<&Value>) -> Result<Map<String, Value>, String> {
+    let Some(Value::Object(schema)) = schema else {
+        return Err("its form has no description".to_owned());
+    };
+    let fields = schema.get("properties").and_then(Value::as_object);
+    let Some(fields) = fields.filter(|_| schema.get("type") == Some(&"object".into())) else {
+        return Err("its form has no fields".to_owned());
+    };
+    let bytes = Value::Object(schema.clone()).to_string().len();
+    if fields.len() > FIELDS_MAX || bytes > SCHEMA_BYTES_MAX {
+        return Err(format!(
+            "its form has {} fields in {bytes} bytes, and at most {FIELDS_MAX} in {SCHEMA_BYTES_MAX} are shown",
+            fields.len()
+        ));
+    }
+    Ok(schema.clone())
+}
+
+fn page(params: &Value) -> Result<Asked, String> {
+    let url = params
+        .get("url")
+        .and_then(Value::as_str)
+        .unwrap_or_default();
+    let fits = url.chars().count() <= URL_CHARS_MAX
+        && Url::parse(url).is_ok_and(|url| {
+            matches!(url.scheme(), "http" | "https")
+                && url.host_str().is_some()
+                && url.username().is_empty()
+                && url.password().is_none()
+        });
+    if !fits {
+        return Err("it sends you to something that is no web address".to_owned());
+    }
+    Ok(Asked::Page {
+        url: url.to_owned(),
+        id: params
+            .get("elicitationId")
+            .filter(|id| id.is_string())
+            .cloned(),
+    })
+}
+
+impl Answer {
+    /// Read the result of `elicitation/create`.
+    pub(crate) fn read(result: &Value) -> Result<Self, String> {
+        match result.get("action").and_then(Value::as_str) {
+            Some("accept") => {
+                let content = result.get("content").and_then(Value::as_object);
+                Ok(Self::Accepted(content.cloned().unwrap_or_default()))
+            }
+            Some("decline") => Ok(Self::Declined),
+            Some("cancel") => Ok(Self::Cancelled),
+            _ => Err("the client gave an answer that means nothing".to_owned()),
+        }
+    }
+
+    /// The result of `elicitation/create` for the server.
+    pub(crate) fn result(&self, asked: &Asked) -> Value {
+        match (self, asked) {
+            (Self::Accepted(content), Asked::Form(_)) => {
+                json!({ "action": "accept", "content": content })
+            }
+            (Self::Accepted(_), Asked::Page { .. }) => json!({ "action": "accept" }),
+            (Self::Declined, _) => json!({ "action": "decline" }),
+            (Self::Cancelled, _) => json!({ "action": "cancel" }),
+        }
+    }
+}
+
+/// The questions of one run that nobody has shown yet.
+#[derive(Default)]
+pub(crate) struct Waiting {
+    queue: Mutex<VecDeque<Unanswered>>,
+    came: Notify,
+}
+
+/// One of them. Dropping it tells the server that nobody could be asked.
+pub(crate) struct Unanswered {
+    pub(crate) question: Question,
+    answer: oneshot::Sender<Result<Answer, String>>,
+}
+
+impl Unanswered {
+    pub(crate) fn answer(self, answer: Result<Answer, String>) {
+        // The call may have ended meanwhile.
+        let _ = self.answer.send(answer);
+    }
+}
+
+impl Waiting {
+    /// Puts questions here.
+    pub(crate) fn ask(waiting: &Arc<Self>) -> Ask {
+        let waiting = Arc::clone(waiting);
+        Arc::new(move |question| {
+            let waiting = Arc::clone(&waiting);
+            async move {
+                let (answer, answered) = oneshot::channel();
+                {
+                    let mut queue = waiting.queue();
+                    queue.retain(|one| !one.answer.is_closed());
+                    if queue.len() >= WAITING_MAX {
+                        return Err(format!("{WAITING_MAX} questions are waiting already"));
+                    }
+                    queue.push_back(Unanswered { question, answer });
+                }
+                waiting.came.notify_one();
+                match timeout(ANSWER, answered).await {
+                    Ok(Ok(answer)) => answer,
+                    Ok(Err(_)) => Err("nobody is there to be asked any more".to_owned()),
+                    Err(_) => Err(format!(
+                        "nobody answered within {} minutes",
+                        ANSWER.as_secs() / 60
+                    )),
+                }
+            }
+            .boxed()
+        })
+    }
+
+    /// Wait for the next one.
+    pub(crate) async fn next(&self) -> Unanswered {
+        loop {
+            let next = {
+                let mut queue = self.queue();
+                queue.retain(|one| !one.answer.is_closed());
+                queue.pop_front()
+            };
+            if let Some(next) = next {
+                return next;
+            }
+            self.came.notified().await;
+        }
+    }
+
+    /// Let it wait on, before all others.
+    pub(crate) fn put_back(&self, unanswered: Unanswered) {
+        self.queue().push_front(unanswered);
+        self.came.notify_one();
+    }
+
+    fn queue(&self) -> MutexGuard<'_, VecDeque<Unanswered>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a panic is a test's verdict")]
+    use super::*;
+
+    #[test]
+    fn what_is_no_question_is_not_shown() {
+        let many: Map<_, _> = (0..200)
+            .map(|number| (format!("f{number}"), json!({ "type": "string" })))
+            .collect();
+        for (params, why) in [
+            (json!({}), "asks nothing"),
+            (json!({ "message": "Name?" }), "no description"),
+            (
+                json!({ "message": "Name?", "requestedSchema": { "type": "string" } }),
+                "no fields",
+            ),
+            (
+                json!({ "message": "Name?", "requestedSchema": { "type": "object", "properties": many } }),
+                "200 fields",
+            ),
+            (json!({ "message": "Go", "mode": "voice" }), "`voice`"),
+            (
+                json!({ "message": "Go", "mode": "url", "url": "file:///etc/passwd" }),
+                "no web address",
+            ),
+            (
+                json!({ "message": "Go", "mode": "url", "url": "https://user:pw@bank.example/" }),
+                "no web address",
+            ),
+        ] {
+            let error = Question::read("s", &params).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_question_whose_call_has_ended_is_not_shown() {
+        let waiting = Arc::<Waiting>::default();
+        let ask = Waiting::ask(&waiting);
+        let question = |message: &str| {
+            let schema = json!({ "type": "object", "properties": {} });
+            let params = json!({ "message": message, "requestedSchema": schema });
+            Question::read("s", &params).unwrap()
+        };
+        let mut gone = ask(question("old"));
+        assert!(futures_util::poll!(&mut gone).is_pending());
+        drop(gone);
+        let mut here = ask(question("new"));
+        assert!(futures_util::poll!(&mut here).is_pending());
+        let next = waiting.next().await;
+        assert_eq!(next.question.message, "new");
+        next.answer(Ok(Answer::Declined));
+        assert_eq!(here.await, Ok(Answer::Declined));
+    }
+}
