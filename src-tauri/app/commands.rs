@@ -32,6 +32,7 @@ pub(crate) fn handler() -> impl Fn(Invoke) -> bool + Send + Sync + 'static {
         set_tool_enabled,
         set_all_tools_enabled,
         restart_server,
+        sign_in_server,
         read_server,
         read_tool,
         set_server_secret,
@@ -42,6 +43,7 @@ pub(crate) fn handler() -> impl Fn(Invoke) -> bool + Send + Sync + 'static {
         plan_client,
         change_client,
         keep_client,
+        prefer_client,
         show_client_file,
         set_backend,
         set_engine,
@@ -123,6 +125,12 @@ pub(crate) async fn restart_server(desk: Desk<'_>, server: String) -> Answer<()>
 }
 
 #[tauri::command]
+pub(crate) async fn sign_in_server(app: AppHandle, desk: Desk<'_>, server: String) -> Answer<()> {
+    let page = desk.desk().sign_in_server(server).await?;
+    dialogs::open_in_browser(&app, &page)
+}
+
+#[tauri::command]
 pub(crate) async fn read_server(desk: Desk<'_>, server: String) -> Answer<ServerDetail> {
     desk.desk().read_server(&server)
 }
@@ -193,6 +201,11 @@ pub(crate) async fn change_client(
 #[tauri::command]
 pub(crate) async fn keep_client(desk: Desk<'_>, client: String, keep: bool) -> Answer<()> {
     desk.desk().keep_client(client, keep).await
+}
+
+#[tauri::command]
+pub(crate) async fn prefer_client(desk: Desk<'_>, client: String, preferred: bool) -> Answer<()> {
+    desk.desk().prefer_client(client, preferred).await
 }
 
 #[tauri::command]

@@ -56,10 +56,20 @@ pub(crate) fn show_in_folder(app: &AppHandle, path: &Path) -> Result<(), ApiErro
     } else {
         app.opener().reveal_item_in_dir(path)
     };
-    shown.map_err(|error| ApiError {
+    shown.map_err(|error| failed(format!("{} cannot be shown: {error}", path.display())))
+}
+
+/// Open a page in the user's browser.
+pub(crate) fn open_in_browser(app: &AppHandle, page: &str) -> Result<(), ApiError> {
+    let opened = app.opener().open_url(page, None::<&str>);
+    opened.map_err(|error| failed(format!("the browser cannot be opened: {error}")))
+}
+
+fn failed(message: String) -> ApiError {
+    ApiError {
         code: ErrorCode::Internal,
-        message: format!("{} cannot be shown: {error}", path.display()),
+        message,
         hint: None,
         log_id: None,
-    })
+    }
 }

@@ -34,6 +34,8 @@ impl Served {
         #[cfg(unix)]
         let owner = Owner::claim(paths)?;
         let sidecar = sidecar(app, paths);
+        // The one that was installed with us: it works for the built-in sandbox, too.
+        let environment = environment.with_sidecar(sidecar_copy::beside(app));
         let bridge = Bridge::open(environment, Role::Serve)?;
         #[cfg(unix)]
         let listener =

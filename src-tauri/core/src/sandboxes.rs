@@ -95,8 +95,8 @@ pub enum Standing {
 /// The sandboxes of this process, and how far they are.
 pub struct Sandboxes {
     owner: String,
-    /// Sandboxes opened so far. One that is replaced lives on until its last interpreter has ended,
-    /// so each owns its containers under a name of its own.
+    /// Containers of one shape after another: each owns its own under a name of its own, since the old
+    /// ones live on until their last interpreter has ended.
     opened: AtomicU64,
     given: Option<Arc<dyn Guests>>,
     lock_folder: PathBuf,

@@ -250,7 +250,8 @@ impl Environment<'_> {
     }
 }
 
-/// Every package but the builder of the embedded Python, which has no tests, and the app, whose dependencies would have the others compiled with other features.
+/// Every package but the builder of the embedded Python, which has no tests,
+/// and the app, whose dependencies would have the others compiled with other features.
 const USUAL_PACKAGES: [&str; 7] = [
     "--workspace",
     "--exclude",
