@@ -171,7 +171,7 @@ fn a_container_that_is_ready_is_taken_and_a_session_keeps_what_it_began_with() {
     };
     let first = sandbox("first");
     let mut tries = 0;
-    let ready = wait_for(Duration::from_secs(60), || {
+    let ready = wait_for(Duration::from_mins(1), || {
         tries += 1;
         (sandbox(&format!("new {tries}")) == "container").then_some(())
     });
@@ -233,7 +233,7 @@ fn the_first_start_on_a_machine_tells_what_it_does() {
     let pending = bridge.client().send_request("tools/call", params);
     let told = bridge
         .client()
-        .notification(Duration::from_secs(120), |notification| {
+        .notification(Duration::from_mins(2), |notification| {
             notification["params"]["message"]
                 .as_str()
                 .is_some_and(|words| {
@@ -241,7 +241,7 @@ fn the_first_start_on_a_machine_tells_what_it_does() {
                 })
         });
     assert!(told.is_some(), "no progress was told");
-    let reply = pending.wait(Duration::from_secs(180)).unwrap();
+    let reply = pending.wait(Duration::from_mins(3)).unwrap();
     assert_eq!(reply["structuredContent"]["stdout"], "ready\n", "{reply}");
     assert!(
         bridge

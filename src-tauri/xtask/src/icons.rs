@@ -129,6 +129,8 @@ fn icns(pictures: &[([u8; 4], Vec<u8>)]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "four bytes are four bytes")]
+
     use super::*;
 
     #[test]

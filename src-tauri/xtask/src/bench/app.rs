@@ -11,7 +11,7 @@ use runbridge_testkit::{Engine, Era, McpClient, TempHome, image, wait_for};
 use super::results::Spread;
 use crate::shell::say;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Runs of one kind in a row; the first of them start what the others use.
 const RUNS: usize = 200;
@@ -244,7 +244,7 @@ impl Drop for Life {
 }
 
 fn variables(home: &TempHome, engine: &Engine) -> Vec<(String, String)> {
-    let mut variables: Vec<(String, String)> = engine.variables().into();
+    let mut variables: Vec<(String, String)> = engine.variables();
     let ours = home.join(".runbridge").to_string_lossy().into_owned();
     variables.push(("RUNBRIDGE_HOME".to_owned(), ours));
     variables.push(("MCP_BRIDGE_IMAGE".to_owned(), image()));

@@ -17,7 +17,7 @@ use crate::shell::{run_quietly, say, target};
 const SUITE: &str = "bookworm";
 
 /// Every wait for a program that starts.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 const HOME: &str = "home/user";
 
