@@ -96,7 +96,7 @@ async fn what_is_missing_says_what_to_do() {
         ),
         (
             "import subprocess; subprocess.run(['ls'])",
-            "does not support processes",
+            "switch to Container",
         ),
     ] {
         let raised = session.run(code).await.raised();

@@ -81,7 +81,7 @@ fn each_layer_lies_over_the_one_below() {
     assert_eq!(settings.sandbox.image, "theirs:2");
     assert_eq!(
         (settings.sandbox.engine, settings.sandbox.backend),
-        (Engine::Podman, Backend::Wasi)
+        (Engine::Podman, Backend::Container)
     );
     assert_eq!(
         (
