@@ -184,7 +184,7 @@ reads! {
 
 fn with_project(fixture: &str) -> Home {
     let mut home = Home::of(fixture);
-    home.settings.projects = vec![home.path().join("work/app")];
+    home.settings.projects = vec![home.path().join("code/app")];
     home
 }
 
@@ -212,7 +212,7 @@ fn the_user_has_the_last_word() {
     let mut home = with_project("cursor/linux");
     home.write(
         ".config/runbridge/settings.json",
-        r#"{"version": 1, "projects": ["~/work/app"], "servers": {
+        r#"{"version": 1, "projects": ["~/code/app"], "servers": {
             "cursor/in-project": {"enabled": true, "tools": {"allow": ["a"]}, "limits": {"call_ms_max": "90s"}},
             "project": {"enabled": false}
         }}"#,
@@ -672,11 +672,11 @@ fn everything_that_has_a_say_is_watched_whether_it_exists_or_not() {
         ),
         (
             "claude-code/scopes",
-            &["work/app/.mcp.json", "work/app/.claude/settings.local.json"],
+            &["code/app/.mcp.json", "code/app/.claude/settings.local.json"],
         ),
         (
             "cursor/linux",
-            &[".cursor/secrets.env", "work/app/.cursor/mcp.json"],
+            &[".cursor/secrets.env", "code/app/.cursor/mcp.json"],
         ),
         ("opencode/first", &[".config/opencode/key.txt"]),
         (
