@@ -142,7 +142,8 @@ fn the_icon_follows_the_runs_and_a_run_is_stopped_in_the_tray() {
     assert_ne!(client.run("print(1)").status(), "success");
     desk.screen.click(&["Pause all"]);
     desk.screen.line(&["Ready"]);
-    assert_eq!(client.run("print(1)").status(), "success");
+    let reply = client.run("print(1)");
+    assert_eq!(reply.status(), "success", "{}", reply.result);
     client.close();
     desk.screen.line(&["Ready, no client connected"]);
     desk.close();

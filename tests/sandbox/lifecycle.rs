@@ -85,6 +85,29 @@ async fn a_dropped_guest_and_a_cancelled_start_leave_nothing() {
 }
 
 #[tokio::test]
+async fn a_guest_outlives_the_sandbox_that_started_it() {
+    on_every_engine(async |engine| {
+        let bench = Bench::new(&engine);
+        let sandbox = bench.open().await;
+        let mut python = Python::new(sandbox.start().await.unwrap()).await;
+        // As when a limit is changed while a session lives: its next runs go on as they are.
+        drop(sandbox);
+        let ran = python
+            .run("for line in range(200): print(line, flush=True)")
+            .await;
+        assert!(ran.done.is_some(), "{ran:?}");
+        let expected: String = (0..200).map(|line| format!("{line}\n")).collect();
+        assert_eq!(ran.stdout, expected);
+        python.end(true).await;
+        eventually("no container", GONE_WITHIN, async || {
+            bench.containers().await.is_empty()
+        })
+        .await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn a_guest_that_floods_is_held_back_and_loses_nothing() {
     const FLOOD: &str = "
 import sys

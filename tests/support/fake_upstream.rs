@@ -116,6 +116,11 @@ impl Server {
         for line in std::io::stdin().lock().lines() {
             let Ok(line) = line else { break };
             let message: Value = serde_json::from_str(&line).expect("a client sends JSON");
+            if message["method"] == "subscriptions/listen" {
+                // Before it is traced, and not in its own thread: a test that sees it in the trace
+                // changes the tools at once, and is to be told.
+                *self.listener.lock().unwrap() = Some(message["id"].clone());
+            }
             self.trace(&json!({ "event": "message", "message": message }));
             if message.get("method").is_none() {
                 let waiting = message["id"]
@@ -196,7 +201,8 @@ impl Server {
                 "exit" => std::process::exit(3),
                 _ => self.list(id, params),
             },
-            "subscriptions/listen" => *self.listener.lock().unwrap() = Some(id.clone()),
+            // Stays open.
+            "subscriptions/listen" => {}
             "tools/call" => self.call(id, params["name"].as_str().unwrap(), &params["arguments"], params),
             _ => self.error(id, &unknown()),
         }

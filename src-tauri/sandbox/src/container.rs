@@ -192,6 +192,7 @@ impl ContainerSandbox {
             starts: TaskTracker::new(),
             runtime: tokio::runtime::Handle::current(),
             closing: closing.clone(),
+            shut_down: CancellationToken::new(),
             _lock: lock,
         });
         let spares = Arc::new(Spares {
@@ -275,6 +276,7 @@ impl ContainerSandbox {
     /// in use. Takes at most [`SHUT_DOWN_WITHIN`].
     pub async fn shut_down(&self) {
         self.spares.close();
+        self.shared.shut_down.cancel();
         self.shared.tasks.close();
         self.shared.starts.close();
         let engine = &self.shared.engine;

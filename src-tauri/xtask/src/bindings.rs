@@ -2,9 +2,11 @@
 //!
 //! The types are made by an example of the core, so that xtask itself depends on nothing of ours.
 
+use std::process::Command;
+
 use anyhow::{Context as _, bail};
 
-use crate::shell::{cargo, root, run_quietly};
+use crate::shell::{USUAL_PACKAGES, cargo, root, run_quietly, target};
 
 /// Where the types go, under the repository's root.
 const BINDINGS: &str = "ui/src/ipc/bindings.ts";
@@ -37,14 +39,13 @@ pub(crate) fn check() -> anyhow::Result<()> {
 }
 
 fn text() -> anyhow::Result<String> {
-    run_quietly(cargo().args([
-        "run",
-        "--quiet",
-        "--package",
-        "runbridge-core",
-        "--features",
-        "bindings",
-        "--example",
-        "bindings",
-    ]))
+    // With the packages of the tests, so that what they have compiled is not compiled once more.
+    run_quietly(
+        cargo()
+            .args(["build", "--quiet"])
+            .args(USUAL_PACKAGES)
+            .args(["--features", "runbridge-core/bindings"])
+            .args(["--example", "bindings"]),
+    )?;
+    run_quietly(&mut Command::new(target().join("debug/examples/bindings")))
 }

@@ -19,16 +19,9 @@ pub(crate) fn format() -> anyhow::Result<()> {
 /// No warning of the compiler or of clippy.
 pub(crate) fn clippy() -> anyhow::Result<()> {
     say("cargo clippy");
-    clippy_of(&[
-        "--workspace",
-        "--exclude",
-        "runbridge-guest-build",
-        "--exclude",
-        "runbridge-app",
-    ])?;
-    // By itself, as it is built: its dependencies would have the others compiled with other features.
     app::prepare()?;
-    clippy_of(&["--package", "runbridge-app"])
+    // All at once, so that what they share is checked with one set of features and not with three.
+    clippy_of(&["--workspace", "--exclude", "runbridge-guest-build"])
 }
 
 /// The same for the embedded backend, by itself: it has wasmtime compiled.

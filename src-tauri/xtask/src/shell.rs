@@ -23,6 +23,18 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
+/// Every package but the builder of the embedded Python, which has no tests,
+/// and the app, whose dependencies would have the others compiled with other features.
+pub(crate) const USUAL_PACKAGES: [&str; 7] = [
+    "--workspace",
+    "--exclude",
+    "runbridge-guest-build",
+    "--exclude",
+    "runbridge-app",
+    "--exclude",
+    "runbridge-app-tests",
+];
+
 /// Tell what is being done, on stderr.
 pub(crate) fn say(text: impl std::fmt::Display) {
     eprintln!("xtask: {text}");

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 
 use crate::engine::{self, Engines};
-use crate::shell::{build_sidecar, cargo, root, say, target, which};
+use crate::shell::{USUAL_PACKAGES, build_sidecar, cargo, root, say, target, which};
 use crate::{app, bindings, check, guest, setup, shell, tidy, ui};
 
 /// Most tests wait for a container, so there are more of them at once than cores.
@@ -249,18 +249,6 @@ impl Environment<'_> {
             .env(runbridge_testkit::SKIPS_FILE, self.skips);
     }
 }
-
-/// Every package but the builder of the embedded Python, which has no tests,
-/// and the app, whose dependencies would have the others compiled with other features.
-const USUAL_PACKAGES: [&str; 7] = [
-    "--workspace",
-    "--exclude",
-    "runbridge-guest-build",
-    "--exclude",
-    "runbridge-app",
-    "--exclude",
-    "runbridge-app-tests",
-];
 
 /// The desktop app: its units, then itself.
 const APP_PACKAGES: [&[&str]; 2] = [

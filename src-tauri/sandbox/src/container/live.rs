@@ -59,8 +59,11 @@ pub(crate) struct Shared {
     pub(crate) starts: TaskTracker,
     /// Where those tasks run, also when a guest is dropped elsewhere.
     pub(crate) runtime: Handle,
-    /// Nothing is to be started or waited for any more.
+    /// Nothing is to be started any more. Guests that live go on: the sandbox may have been replaced
+    /// by one of another shape.
     pub(crate) closing: CancellationToken,
+    /// Every container is being removed, whoever uses it.
+    pub(crate) shut_down: CancellationToken,
     /// As long as anything of ours may be left, the owner lives.
     pub(crate) _lock: OwnerLock,
 }
@@ -172,8 +175,8 @@ pub(crate) async fn boot(shared: Arc<Shared>, id: String) -> Result<Guest, Sandb
     };
 
     let (pieces, receiver) = mpsc::channel(OUTPUT_PIECES_MAX);
-    let closing = shared.closing.clone();
-    ending.pump = Some(shared.tasks.spawn(pump(output, pieces, closing)));
+    let shut_down = shared.shut_down.clone();
+    ending.pump = Some(shared.tasks.spawn(pump(output, pieces, shut_down)));
 
     let send = async {
         input.write_all(&shared.boot).await?;
@@ -236,7 +239,7 @@ fn ended_early(code: i64) -> SandboxError {
 async fn pump(
     mut output: impl futures_util::Stream<Item = Result<LogOutput, Error>> + Unpin,
     pieces: mpsc::Sender<Bytes>,
-    closing: CancellationToken,
+    shut_down: CancellationToken,
 ) -> Vec<u8> {
     let mut tail = Vec::new();
     loop {
@@ -249,7 +252,7 @@ async fn pump(
                 // A reader that has stopped reading must not hold up the end.
                 tokio::select! {
                     sent = pieces.send(message) => if sent.is_err() { break },
-                    () = closing.cancelled() => break,
+                    () = shut_down.cancelled() => break,
                 }
             }
             Some(Ok(LogOutput::StdErr { message } | LogOutput::Console { message })) => {
