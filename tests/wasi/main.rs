@@ -12,5 +12,8 @@
 mod cache;
 mod escape;
 mod limits;
+mod modules;
 mod runs;
 mod session;
+#[cfg(target_os = "linux")]
+mod sessions;
