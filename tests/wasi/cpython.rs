@@ -155,9 +155,9 @@ async fn main() -> ExitCode {
 /// Run one module of tests to its end, however often it must be begun.
 async fn module(archive: &str, name: &str) -> Ends {
     let mut session = Session::start().await;
-    let code =
-        format!("{DRIVER}\nimport base64\nunpack(base64.b64decode({archive:?}), [{name:?}])\n",);
-    let ran = session.run_for(&code, 120_000).await;
+    let prepare =
+        format!("{DRIVER}\nimport base64\nunpack(base64.b64decode({archive:?}), {name:?})\n");
+    let ran = session.run_for(&prepare, 120_000).await;
     let mut ends = Ends::new();
     if ran.outcome.error.is_some() || ran.outcome.end != RunEnd::Finished {
         ends.insert(format!("test.{name}"), End::Failed(why_ended(&ran)));
@@ -183,10 +183,7 @@ async fn module(archive: &str, name: &str) -> Ends {
         if !session.interpreter.is_alive() {
             session.end().await;
             session = Session::start().await;
-            let code = format!(
-                "{DRIVER}\nimport base64\nunpack(base64.b64decode({archive:?}), [{name:?}])\n",
-            );
-            session.run_for(&code, 120_000).await;
+            session.run_for(&prepare, 120_000).await;
         }
     }
     session.end().await;

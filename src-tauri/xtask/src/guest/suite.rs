@@ -8,8 +8,7 @@ use super::stage;
 use crate::shell;
 
 /// Folders that no module of tests needs which is run.
-const LEFT_OUT: [&str; 8] = [
-    "certdata",
+const LEFT_OUT: [&str; 7] = [
     "leakers",
     "libregrtest",
     "test_capi",

@@ -49,7 +49,7 @@ class Loop(base_events.BaseEventLoop):
         pass
 
 
-asyncio.SelectorEventLoop = Loop
+asyncio.SelectorEventLoop = asyncio.EventLoop = Loop
 asyncio.DefaultEventLoopPolicy._loop_factory = Loop
 
 from _runbridge import interrupts as interrupting  # noqa: E402
