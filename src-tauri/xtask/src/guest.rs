@@ -59,12 +59,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<PathBuf> {
 /// Start the interpreter, import the guest, and write down its memory as a new module.
 fn freeze(python: &Path, guest: &Path, out: &Path) -> anyhow::Result<()> {
     shell::say("starting Python and freezing it");
-    let mut command = shell::cargo();
-    command
-        .args(["run", "--quiet", "--package", "runbridge-guest-build", "--"])
-        .arg(python)
-        .arg(guest)
-        .arg(out.join("python.wasm"));
+    let builder = shell::build_program("runbridge-guest-build", "runbridge-guest-build", false)?;
+    let mut command = std::process::Command::new(builder);
+    command.arg(python).arg(guest).arg(out.join("python.wasm"));
     shell::run(&mut command)
 }
 
