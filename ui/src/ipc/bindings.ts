@@ -223,7 +223,9 @@ tokens: number | null, };
 /** Whether a client's file names us. */
 export type ClientState = { "type": "not_connected" } | { "type": "connected",
 /** Under this name. */
-name: string, } | { "type": "lost" } | { "type": "changed" } | { "type": "shadowed",
+name: string, } | { "type": "extension",
+/** The extension's manifest. */
+manifest: string, } | { "type": "lost" } | { "type": "changed" } | { "type": "shadowed",
 /** The one it reads. */
 by: string, } | { "type": "name_taken" } | { "type": "forbidden",
 /** Who says so, and where. */

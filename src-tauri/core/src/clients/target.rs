@@ -29,6 +29,9 @@ pub(super) struct Target {
     pub(super) own_command: Option<OwnCommand>,
     /// Why the client would not start this program under this name, whatever its file says.
     pub(super) forbidden: fn(&Search<'_>, name: &str, program: &str) -> Option<String>,
+    /// Where the client has us otherwise than by its file: the manifest of its extension whose program
+    /// is us.
+    pub(super) extension: fn(&Search<'_>, is_us: &dyn Fn(&str) -> bool) -> Option<PathBuf>,
 }
 
 /// A file that a client may read.
@@ -95,6 +98,7 @@ impl Target {
             processes: &[],
             own_command: None,
             forbidden: |_, _, _| None,
+            extension: |_, _| None,
         }
     }
 }
