@@ -14,3 +14,4 @@ mod escape;
 mod limits;
 mod runs;
 mod session;
+mod spares;
