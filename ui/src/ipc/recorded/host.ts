@@ -6,7 +6,20 @@
 // `fail`      names of commands that fail, with commas
 // `view`, `open`, `part`  where the window starts (read by the window's start, not here)
 
-import type { ApiError, BridgeEvent, Call, Change, Client, Commands, MemoryInfo, MemoryTotals, Run, RunDetail, State } from '../bindings';
+import type {
+  ApiError,
+  BridgeEvent,
+  Call,
+  Change,
+  Client,
+  Commands,
+  MemoryInfo,
+  MemoryTotals,
+  QuestionAnswer,
+  Run,
+  RunDetail,
+  State,
+} from '../bindings';
 import type { CommandName, Host } from '../host';
 import { parseJson } from '../../components/json-text';
 import { afterwards, recordedClients, recordedPlan } from './clients';
@@ -49,6 +62,8 @@ class RecordedBridge implements Host {
   #measuring: ReturnType<typeof setInterval> | null = null;
   #nextRun = 100_000;
   #nextQuestion = 1;
+  /** What was said to questions. */
+  readonly answers: QuestionAnswer[] = [];
 
   constructor(scenario: Scenario, failing: readonly string[]) {
     const now = Date.now();
@@ -673,9 +688,10 @@ class RecordedBridge implements Host {
       this.#end(id, 'cancelled');
       return null;
     },
-    answer_question: ({ id }) => {
+    answer_question: ({ id, answer }) => {
       if (!this.#state.questions.some((it) => it.id === id)) throw failure('question_not_found', 'nobody waits for this answer any more');
       this.#state.questions = this.#state.questions.filter((it) => it.id !== id);
+      this.answers.push(answer);
       this.emit({ type: 'question_closed', id });
       return null;
     },
