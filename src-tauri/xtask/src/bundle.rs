@@ -62,8 +62,14 @@ pub(crate) fn run_command(arguments: &Arguments) -> anyhow::Result<()> {
         build.arg("--debug");
     }
     let variable = |name: &str| std::env::var(name).ok().filter(|it| !it.is_empty());
-    for more in [Some(with_python(std::env::consts::OS)), of_variables(variable)] {
-        build.args(more.iter().flat_map(|more| ["--config".to_owned(), more.to_string()]));
+    for more in [
+        Some(with_python(std::env::consts::OS)),
+        of_variables(variable),
+    ] {
+        build.args(
+            more.iter()
+                .flat_map(|more| ["--config".to_owned(), more.to_string()]),
+        );
     }
     run(&mut build)?;
     let profile = if arguments.debug { "debug" } else { "release" };

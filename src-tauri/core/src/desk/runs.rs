@@ -219,7 +219,7 @@ fn run_of(row: RunRow) -> Run {
             "wasi" => SandboxKind::Wasi,
             _ => SandboxKind::Container,
         }),
-        memory_bytes_peak: None,
+        memory_bytes_peak: row.memory_bytes_peak,
         reply_tokens: ended.then_some(row.reply_tokens),
         direct_tokens: ended.then_some(direct),
     }
