@@ -305,7 +305,7 @@ impl Server {
                 self.trace(&json!({ "event": "said", "said": question }));
                 self.send(&question);
                 let answer = receiver
-                    .recv_timeout(Duration::from_secs(5))
+                    .recv_timeout(Duration::from_secs(30))
                     .unwrap_or_else(|_| json!("none"));
                 json!({ "content": [], "structuredContent": answer })
             }

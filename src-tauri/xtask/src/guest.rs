@@ -67,6 +67,19 @@ fn freeze(python: &Path, guest: &Path, out: &Path) -> anyhow::Result<()> {
 
 /// Put the result in its place under a name that does not change.
 fn publish(python: &Path, frozen: &Path, result: &Path) -> anyhow::Result<()> {
+    let mut files = Vec::new();
+    for (from, name) in [
+        (frozen, "python.wasm"),
+        (python, "python.zip"),
+        (python, "packages.zip"),
+    ] {
+        files.push((name, stage::file_hash(&from.join(name))?));
+    }
+    let inventory = serde_json::to_string_pretty(&pins::inventory(&files))? + "\n";
+    // Bridges that run have the files open; they are left alone while they are the right ones.
+    if fs::read_to_string(result.join("inventory.json")).is_ok_and(|found| found == inventory) {
+        return Ok(());
+    }
     let partial = result.with_extension("partial");
     stage::remove(&partial)?;
     fs::create_dir_all(&partial)?;
@@ -77,21 +90,7 @@ fn publish(python: &Path, frozen: &Path, result: &Path) -> anyhow::Result<()> {
     copy(python, "python.zip")?;
     copy(python, "packages.zip")?;
     copy(python, "LICENSES.txt")?;
-    let inventory = pins::inventory(&[
-        (
-            "python.wasm",
-            stage::file_hash(&partial.join("python.wasm"))?,
-        ),
-        ("python.zip", stage::file_hash(&partial.join("python.zip"))?),
-        (
-            "packages.zip",
-            stage::file_hash(&partial.join("packages.zip"))?,
-        ),
-    ]);
-    fs::write(
-        partial.join("inventory.json"),
-        serde_json::to_string_pretty(&inventory)? + "\n",
-    )?;
+    fs::write(partial.join("inventory.json"), inventory)?;
     stage::remove(result)?;
     fs::rename(&partial, result).context("cannot put the result in its place")
 }
