@@ -446,6 +446,7 @@ impl Run<'_> {
             servers: facts.servers.clone(),
             calls: facts.calls,
             calls_failed: self.live.calls_failed().into(),
+            log: self.live.log(),
             kind: facts.sandbox.as_ref().map(|sandbox| match sandbox.kind() {
                 SandboxKind::Container => "container".to_owned(),
                 SandboxKind::Wasi => "wasi".to_owned(),
