@@ -238,8 +238,10 @@ export const words = {
     secretHelp: 'It goes to the secret store and is never shown again.',
     secretSaved: (name: string): string => `${name} is stored`,
     save: 'Save',
-    noOutput: 'Nothing written to stderr',
-    noOutputText: 'The last 64 KiB that the server writes there are kept.',
+    noOutput: 'Nothing written or logged',
+    noOutputText: 'The last 64 KiB that the server writes to stderr are kept, and as much of what it logs.',
+    stderr: 'stderr',
+    log: 'Log',
     facts: {
       description: 'About',
       transport: 'Transport',
@@ -636,6 +638,7 @@ export const words = {
     output: 'Output',
     noOutput: 'No output.',
     stderr: 'stderr',
+    log: 'Log of the servers',
     result: 'Value of the last expression',
     leftOut: (amount: string): string => `${amount} characters more were not recorded.`,
     facts: {
