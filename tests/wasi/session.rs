@@ -53,6 +53,34 @@ pub(crate) async fn prepare(cache: &Path) -> Wasi {
         .expect("build it with `cargo xtask guest`")
 }
 
+/// Processes that this one has started: workers, ended or not.
+#[cfg(target_os = "linux")]
+pub(crate) fn workers() -> Vec<u32> {
+    let me = std::process::id().to_string();
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| {
+            let pid = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+            let parent = status
+                .lines()
+                .find_map(|line| line.strip_prefix("PPid:\t"))?;
+            (parent == me).then_some(pid)
+        })
+        .collect()
+}
+
+/// Memory of a process that it shares with no other, in MiB.
+#[cfg(target_os = "linux")]
+pub(crate) fn private_mib(pid: u32) -> Option<f64> {
+    let memory = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = memory
+        .lines()
+        .find_map(|line| line.strip_prefix("Private_Dirty:"))?;
+    let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib / 1024.0)
+}
+
 /// What a run printed and how it ended.
 #[derive(Debug)]
 pub(crate) struct Ran {

@@ -9,6 +9,8 @@ mod checkpoint;
 mod confine;
 mod door;
 mod files;
+#[cfg(test)]
+mod hostile;
 mod machine;
 mod module;
 mod preview1;
@@ -316,6 +318,7 @@ async fn compile_once(
     if let Some(code) = cache.trusted() {
         return Ok(code);
     }
+    cache.sweep_unfinished();
     module.verify()?;
     let scratch = cache.scratch()?;
     let compiled = compile(worker, &module.wasm, &scratch).await;
@@ -348,7 +351,10 @@ async fn compile(worker: &WorkerCommand, module: &Path, out: &Path) -> Result<()
         module: std::path::absolute(module).map_err(|error| error.to_string())?,
         out: std::path::absolute(out).map_err(|error| error.to_string())?,
     };
-    let child = worker.spawn(&task, Stdio::null())?;
+    let mut child = worker.spawn(&task, Stdio::piped())?;
+    // Nothing is written to it. It closes with this process, however that ends, and the worker then
+    // ends too.
+    let _open = child.stdin.take();
     let output = tokio::time::timeout(COMPILE, child.wait_with_output())
         .await
         .map_err(|_| format!("compiling took longer than {} s", COMPILE.as_secs()))?
