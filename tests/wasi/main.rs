@@ -17,3 +17,4 @@ mod runs;
 mod session;
 #[cfg(target_os = "linux")]
 mod sessions;
+mod spares;

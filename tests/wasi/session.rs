@@ -8,8 +8,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use runbridge_sandbox::wasi::{Wasi, WorkerCommand};
 use runbridge_sandbox::{
-    CallError, CallHandler, GuestExit, Interpreter, OutputSink, RunEnd, RunOutcome, RunRequest,
-    SandboxLimits, Stream,
+    CallError, CallHandler, Guest, GuestExit, Interpreter, OutputSink, RunEnd, RunOutcome,
+    RunRequest, SandboxLimits, Stream,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -123,7 +123,10 @@ impl Session {
     }
 
     pub(crate) async fn limited(limits: &SandboxLimits) -> Self {
-        let guest = wasi().await.start(limits, WORKER_GRACE_MS).unwrap();
+        Self::of(wasi().await.start(limits, WORKER_GRACE_MS).unwrap()).await
+    }
+
+    pub(crate) async fn of(guest: Guest) -> Self {
         let printed = Printed::default();
         let sink = Box::new(printed.clone());
         let interpreter = Interpreter::attach(guest, sink, Duration::from_secs(30))

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use serde::Serialize;
 
+use crate::api::LogLine;
 use crate::output::Captured;
 use crate::store::{self, StoreError};
 use crate::timestamp;
@@ -129,6 +130,8 @@ pub struct RunEnded {
     pub calls: u64,
     /// How many of them failed.
     pub calls_failed: u64,
+    /// What servers logged of them.
+    pub log: Vec<LogLine>,
     /// The kind of sandbox: `container` or `wasi`.
     pub kind: Option<String>,
     /// Tokens of the reply.
@@ -137,6 +140,8 @@ pub struct RunEnded {
     pub result_tokens: u64,
     /// Tokens of the definitions of all tools that it might have called.
     pub definition_tokens: u64,
+    /// The most memory that it was seen to use, where that can be measured.
+    pub memory_bytes_peak: Option<u64>,
     /// Milliseconds since 1970.
     pub ended_at: i64,
 }
@@ -179,6 +184,8 @@ pub struct RunRow {
     pub result_tokens: u64,
     /// See [`RunEnded`].
     pub definition_tokens: u64,
+    /// See [`RunEnded`].
+    pub memory_bytes_peak: Option<u64>,
 }
 
 /// One run with everything that is kept of it.
@@ -200,6 +207,8 @@ pub struct RunDetail {
     pub error_text: Option<String>,
     /// Its calls in the order they ended, the first thousand.
     pub call_list: Vec<Call>,
+    /// See [`RunEnded`].
+    pub log: Vec<LogLine>,
 }
 
 /// Where a page of runs begins: behind this one.

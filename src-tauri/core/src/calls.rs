@@ -3,11 +3,12 @@
 
 mod integers;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use runbridge_sandbox::{CallError, CallHandler};
@@ -18,7 +19,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
 use crate::activity::Call;
-use crate::api::{ApiError, ErrorCode};
+use crate::api::{ApiError, ErrorCode, LogLine};
 use crate::bridge::{Bridge, Connection};
 use crate::catalog::{Offer, ServerName, ServerStatus};
 use crate::docs::{self, Detail};
@@ -26,14 +27,14 @@ use crate::events::Hint;
 use crate::live_runs::LiveRun;
 use crate::memory::{MemoryError, UpdateResult, Writer};
 use crate::output::{OutputError, run_of_name};
-use crate::questions::{Ask, Asked as Wanted};
+use crate::questions::{Ask, Asked as Wanted, Thinking};
 use crate::redact::Redactor;
 use crate::run::{self, Audience, Report};
 use crate::sandboxes::SandboxFacts;
 use crate::saved_tools::{NewTool, SavedToolsError};
 use crate::timestamp::now_ms;
 use crate::tokens;
-use crate::upstream::{Caller, Person, Progress, UpstreamError, UpstreamState};
+use crate::upstream::{Caller, LogReader, Person, Progress, UpstreamError, UpstreamState};
 
 /// Results of a search that one call may ask for.
 const SEARCH_RESULTS_MAX: usize = 100;
@@ -64,6 +65,8 @@ pub(crate) struct RunCalls {
     report: Option<Report>,
     /// Puts questions of servers to the person behind the run.
     ask: Option<Ask>,
+    /// The time that they take over them.
+    thinking: Arc<Thinking>,
     notes: Mutex<BTreeSet<String>>,
     /// What the results of its calls would have cost a model.
     result_tokens: AtomicU64,
@@ -169,6 +172,10 @@ impl CallHandler for RunCalls {
     ) -> BoxFuture<'static, Result<Box<RawValue>, CallError>> {
         Box::pin(async move { self.answer(&method, &params).await })
     }
+
+    fn stood_still(&self) -> Duration {
+        self.thinking.so_far()
+    }
 }
 
 impl RunCalls {
@@ -187,6 +194,7 @@ impl RunCalls {
         audience: Audience,
     ) -> Self {
         let settings = bridge.settings();
+        let thinking = Arc::<Thinking>::default();
         Self {
             bridge,
             connection,
@@ -200,7 +208,8 @@ impl RunCalls {
             called: Mutex::default(),
             sandbox,
             report: audience.report,
-            ask: audience.ask,
+            ask: audience.ask.map(|ask| thinking.over(ask)),
+            thinking,
             notes: Mutex::default(),
             result_tokens: AtomicU64::new(0),
         }
@@ -337,7 +346,16 @@ impl RunCalls {
             run: self.run_id.clone(),
             ask: redacted(ask, Arc::clone(&redactor)),
         });
-        let caller = Caller { progress, person };
+        let (live, clean) = (Arc::clone(&self.live), Arc::clone(&redactor));
+        let log = Some(LogReader {
+            run: self.run_id.clone(),
+            hear: Arc::new(move |line| live.logged(redacted_line(line.clone(), &clean))),
+        });
+        let caller = Caller {
+            progress,
+            person,
+            log,
+        };
         let open = self.open_call(&server.name, &call.tool, &told);
         let called = self
             .bridge
@@ -823,6 +841,19 @@ fn shorten(number: &str) -> String {
 fn raw(value: &impl Serialize) -> Result<Box<RawValue>, CallError> {
     to_raw_value(value)
         .map_err(|error| CallError::new("runtime", format!("the answer is no JSON: {error}")))
+}
+
+/// What a server logs is kept, for a screen.
+pub(crate) fn redacted_line(mut line: LogLine, redactor: &Redactor) -> LogLine {
+    if let Cow::Owned(clean) = redactor.text(&line.text) {
+        line.text = clean;
+    }
+    if let Some(logger) = &mut line.logger
+        && let Cow::Owned(clean) = redactor.text(logger)
+    {
+        *logger = clean;
+    }
+    line
 }
 
 /// What a server asks leaves for a screen.

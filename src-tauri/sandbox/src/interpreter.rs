@@ -37,6 +37,9 @@ const CALL_BYTES_AT_ONCE_MAX: usize = 2 * frame::PAYLOAD_BYTES_MAX;
 /// Messages waiting to be written to a guest that reads slowly.
 const WRITES_WAITING_MAX: usize = 64;
 
+/// Between two looks at whether the time of a run goes on.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
 /// A started guest, as a backend hands it over: its two byte streams and the way to end it.
 pub struct Guest {
     /// Frames to the guest.
@@ -102,7 +105,7 @@ pub struct RunRequest {
     pub file_name: String,
     /// What the guest's API needs to know: servers this run may call, saved tools.
     pub context: serde_json::Value,
-    /// Wall-clock limit.
+    /// Wall-clock limit, without the time that calls wait for a person.
     pub run_ms_max: u64,
     /// How long an interrupted run may take to stop before the guest is killed.
     pub grace_ms_max: u64,
@@ -443,7 +446,8 @@ impl Driver {
         calls: Arc<dyn CallHandler>,
         cancel: CancellationToken,
     ) -> (RunOutcome, Option<GuestExit>) {
-        let deadline = Instant::now() + Duration::from_millis(request.run_ms_max);
+        let (began, limit) = (Instant::now(), Duration::from_millis(request.run_ms_max));
+        let handler = Arc::clone(&calls);
         let grace = Duration::from_millis(request.grace_ms_max);
         let mut active = ActiveRun {
             id: request.id,
@@ -463,7 +467,7 @@ impl Driver {
         let mut stopped = None;
         let lost = tokio::select! {
             lost = self.until_done(&mut active) => lost,
-            () = tokio::time::sleep_until(deadline) => {
+            () = time_is_up(began, limit, &*handler) => {
                 stopped = Some(RunEnd::TimedOut { killed: false });
                 None
             }
@@ -668,6 +672,21 @@ impl Driver {
             // Aborted, and forgotten when that was done.
             Err(_) => {}
         }
+    }
+}
+
+/// Resolves when a run has taken its time.
+async fn time_is_up(began: Instant, limit: Duration, calls: &dyn CallHandler) {
+    let mut until = began + limit;
+    loop {
+        tokio::time::sleep_until(until).await;
+        let end = began + limit + calls.stood_still();
+        let now = Instant::now();
+        if end <= now {
+            return;
+        }
+        // While a person thinks, the end moves as fast as time does.
+        until = end.max(now + LOOK_AGAIN);
     }
 }
 

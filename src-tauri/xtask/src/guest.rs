@@ -118,17 +118,27 @@ fn build_again(root: &Path, first: &Path) -> anyhow::Result<()> {
 /// Start the interpreter, import the guest, and write down its memory as a new module.
 fn freeze(python: &Path, guest: &Path, out: &Path) -> anyhow::Result<()> {
     shell::say("starting Python and freezing it");
-    let mut command = shell::cargo();
-    command
-        .args(["run", "--quiet", "--package", "runbridge-guest-build", "--"])
-        .arg(python)
-        .arg(guest)
-        .arg(out.join("python.wasm"));
+    let builder = shell::build_program("runbridge-guest-build", "runbridge-guest-build", false)?;
+    let mut command = std::process::Command::new(builder);
+    command.arg(python).arg(guest).arg(out.join("python.wasm"));
     shell::run(&mut command)
 }
 
 /// Put the result in its place under a name that does not change.
 fn publish(python: &Path, frozen: &Path, result: &Path) -> anyhow::Result<()> {
+    let mut files = Vec::new();
+    for (from, name) in [
+        (frozen, "python.wasm"),
+        (python, "python.zip"),
+        (python, "packages.zip"),
+    ] {
+        files.push((name, stage::file_hash(&from.join(name))?));
+    }
+    let inventory = serde_json::to_string_pretty(&pins::inventory(&files))? + "\n";
+    // Bridges that run have the files open; they are left alone while they are the right ones.
+    if fs::read_to_string(result.join("inventory.json")).is_ok_and(|found| found == inventory) {
+        return Ok(());
+    }
     let partial = result.with_extension("partial");
     stage::remove(&partial)?;
     fs::create_dir_all(&partial)?;
@@ -139,15 +149,7 @@ fn publish(python: &Path, frozen: &Path, result: &Path) -> anyhow::Result<()> {
     copy(python, "python.zip")?;
     copy(python, "packages.zip")?;
     copy(python, "LICENSES.txt")?;
-    let mut files = Vec::new();
-    for name in FILES {
-        files.push((name, stage::file_hash(&partial.join(name))?));
-    }
-    let inventory = pins::inventory(&files);
-    fs::write(
-        partial.join("inventory.json"),
-        serde_json::to_string_pretty(&inventory)? + "\n",
-    )?;
+    fs::write(partial.join("inventory.json"), inventory)?;
     stage::remove(result)?;
     fs::rename(&partial, result).context("cannot put the result in its place")
 }

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use runbridge_core::api::{
-    CallState, Change, ErrorCode, RunFilter, RunStatus, SandboxKind, Stream,
+    CallState, Change, ErrorCode, RunFilter, RunStatus, SandboxKind, Severity, Stream,
 };
 use runbridge_core::request;
 use runbridge_core::run;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::bench::{Before, Bench};
+use crate::bench::{Before, Bench, PATIENCE, fake_upstream};
 
 #[tokio::test]
 async fn a_run_of_the_window_is_told_from_its_queue_to_its_end() {
@@ -100,6 +100,28 @@ async fn a_run_of_the_window_is_told_from_its_queue_to_its_end() {
     );
     assert!(state.savings.definitions_tokens > 100);
     assert_eq!(bench.server("fake").await.calls_today, 2);
+    bench.close().await;
+}
+
+#[tokio::test]
+async fn the_most_memory_of_a_run_is_told_while_it_lasts_and_kept() {
+    let mut bench = Bench::open().await;
+    let id = bench.desk.run_code("wait".to_owned()).unwrap();
+    // What the gauge of the scripted sandbox shows.
+    let used = Some(12_345_678);
+    bench
+        .hear(|change| match change {
+            Change::Run { run } if run.id == id => (run.memory_bytes_peak == used).then_some(()),
+            _ => None,
+        })
+        .await;
+    bench.desk.stop_run(&id).unwrap();
+    let live = bench.ended(&id).await.run;
+    assert_eq!(live.memory_bytes_peak, used);
+    // The same once it comes from the disk.
+    assert!(bench.bridge.activity().flush(PATIENCE));
+    let page = bench.desk.read_runs(RunFilter::default(), None, 10);
+    assert_eq!(page.await.unwrap().runs[0].memory_bytes_peak, used);
     bench.close().await;
 }
 
@@ -451,5 +473,37 @@ async fn ten_thousand_runs_are_paged() {
         filtered < Duration::from_secs(5) && slowest < Duration::from_secs(5),
         "{filtered:?} {slowest:?}"
     );
+    bench.close().await;
+}
+
+#[tokio::test]
+async fn what_a_server_logs_of_a_run_is_on_record_with_it_and_without_secrets() {
+    let secret = "s3cret-s3cret-s3cret";
+    let script = json!({ "logging": true });
+    let entry = json!({
+        "command": fake_upstream(), "args": [script.to_string()], "env": { "API_TOKEN": secret },
+    });
+    let mut bench = Before::default().entry("fake", entry).open().await;
+    let line = json!({ "level": "error", "data": format!("refused {secret}") });
+    let run = bench.run(&format!("call fake log {line}")).await;
+    let quiet = bench.run("call fake echo {}").await;
+    assert_eq!(quiet.log, []);
+    let [line] = &run.log[..] else {
+        panic!("{:?}", run.log)
+    };
+    assert_eq!((&line.server[..], line.severity), ("fake", Severity::Error));
+    assert!(
+        line.text.starts_with("refused ") && !line.text.contains(secret),
+        "{}",
+        line.text
+    );
+    let server = bench.desk.read_server("fake").unwrap();
+    assert_eq!(server.log, run.log);
+    // The bridge of tomorrow has the record alone.
+    let home = bench.close().await;
+    let bench = Bench::open_in(home, Vec::new()).await;
+    let kept = bench.desk.read_run(run.run.id.clone()).await.unwrap();
+    assert_eq!(kept.log, run.log);
+    assert!(bench.desk.read_server("fake").unwrap().log.is_empty());
     bench.close().await;
 }

@@ -58,6 +58,10 @@ pub(super) const MIGRATIONS: &[&str] = &[
     ALTER TABLE calls ADD COLUMN error TEXT;
     CREATE TABLE memory_uses (key TEXT PRIMARY KEY, used_at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 ",
+    "ALTER TABLE runs ADD COLUMN memory_bytes_peak INTEGER;",
+    "
+    ALTER TABLE runs ADD COLUMN log TEXT NOT NULL DEFAULT '[]';
+",
 ];
 
 /// Runs removed in one transaction, so that others can write in between.
@@ -73,10 +77,10 @@ const CALLS_SHOWN_MAX: usize = 1_000;
 
 const ROW_COLUMNS: &str =
     "run_id, client, session, sandbox, started_at, ended_at, status, error, servers, calls, connection, title, kind,
-     calls_failed, reply_tokens, result_tokens, definition_tokens";
+     calls_failed, reply_tokens, result_tokens, definition_tokens, memory_bytes_peak";
 
 /// How many columns [`ROW_COLUMNS`] has.
-const ROW_WIDTH: usize = 17;
+const ROW_WIDTH: usize = 18;
 
 pub(super) fn write(connection: &mut Connection, batch: &Pending) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
@@ -138,12 +142,14 @@ fn write_run(
     }
     if let Some(ended) = &run.ended {
         let servers = serde_json::Value::from(ended.servers.clone()).to_string();
+        let log = serde_json::to_string(&ended.log).unwrap_or_else(|_| "[]".to_owned());
         transaction
             .prepare_cached(
                 "UPDATE runs SET ended_at = ?2, status = ?3, error = ?4, servers = ?5, calls = ?6, output_head = ?7,
                                  output_tail = ?8, output_omitted = ?9, stderr_head = ?10, stderr_tail = ?11,
                                  stderr_omitted = ?12, result = ?13, error_text = ?14, calls_failed = ?15, kind = ?16,
-                                 reply_tokens = ?17, result_tokens = ?18, definition_tokens = ?19
+                                 reply_tokens = ?17, result_tokens = ?18, definition_tokens = ?19,
+                                 memory_bytes_peak = ?20, log = ?21
                  WHERE run_id = ?1",
             )?
             .execute(params![
@@ -165,7 +171,9 @@ fn write_run(
                 ended.kind,
                 clamped(ended.reply_tokens),
                 clamped(ended.result_tokens),
-                clamped(ended.definition_tokens)
+                clamped(ended.definition_tokens),
+                ended.memory_bytes_peak.map(clamped),
+                log
             ])?;
     }
     Ok(())
@@ -207,11 +215,12 @@ pub(super) fn detail(connection: &Connection, run_id: &str) -> rusqlite::Result<
         .query_row(
             &format!(
                 "SELECT {ROW_COLUMNS}, code, output_head, output_tail, output_omitted, stderr_head, stderr_tail,
-                        stderr_omitted, result, error_text
+                        stderr_omitted, result, error_text, log
                  FROM runs WHERE run_id = ?1"
             ),
             [run_id],
             |row| {
+                let log: String = row.get(ROW_WIDTH + 9)?;
                 Ok(RunDetail {
                     row: row_of(row)?,
                     code: row.get(ROW_WIDTH)?,
@@ -220,6 +229,7 @@ pub(super) fn detail(connection: &Connection, run_id: &str) -> rusqlite::Result<
                     result: row.get(ROW_WIDTH + 7)?,
                     error_text: row.get(ROW_WIDTH + 8)?,
                     call_list: Vec::new(),
+                    log: serde_json::from_str(&log).unwrap_or_default(),
                 })
             },
         )
@@ -257,6 +267,7 @@ fn row_of(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         reply_tokens: row.get::<_, i64>(14)?.unsigned_abs(),
         result_tokens: row.get::<_, i64>(15)?.unsigned_abs(),
         definition_tokens: row.get::<_, i64>(16)?.unsigned_abs(),
+        memory_bytes_peak: row.get::<_, Option<i64>>(17)?.map(i64::unsigned_abs),
     })
 }
 

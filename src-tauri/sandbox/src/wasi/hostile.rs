@@ -295,6 +295,8 @@ fn step(files: &mut Files, what: u8, choices: &mut Choices<'_>) -> Result<(), Re
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test that cannot prepare has failed")]
+
     use std::path::Path;
 
     fn each(target: &str, body: fn(&[u8])) {

@@ -30,7 +30,7 @@ pub(super) fn run(root: &Path, source: &Path, only: &[String]) -> anyhow::Result
     shell::run_quietly(pack.arg("."))?;
 
     let mut build = shell::cargo();
-    build.args(["build", "--quiet"]).args(shell::USUAL_PACKAGES);
+    build.args(["build", "--quiet", "--workspace"]);
     shell::run(build.args(["--example", "wasi_worker", "--example", "wasi_cpython"]))?;
     let results = shell::root().join("src-tauri/sandbox/cpython-tests.json");
     shell::say("running CPython's own tests in the embedded sandbox; this takes some minutes");
