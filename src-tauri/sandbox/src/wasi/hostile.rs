@@ -259,8 +259,15 @@ fn step(files: &mut Files, what: u8, choices: &mut Choices<'_>) -> Result<(), Re
             files.seek(fd, choices.number().cast_signed(), whence)?;
         }
         9 => files.set_size(fd, choices.number())?,
+        // A guest may let go of the root, and then has nothing left to ask for.
+        10 | 11 if fd == ROOT_DESCRIPTOR => {}
         10 => files.close(fd)?,
-        11 => files.renumber(fd, u32::from(choices.byte()) % 16)?,
+        11 => {
+            let to = u32::from(choices.byte()) % 16;
+            if to != ROOT_DESCRIPTOR {
+                files.renumber(fd, to)?;
+            }
+        }
         12 => files.make_folder(folder, path())?,
         13 => files.remove_folder(folder, path())?,
         14 => files.remove_file(folder, path())?,
