@@ -263,15 +263,12 @@ fn report(found: &BTreeMap<String, Ends>, out: &str, all: bool) -> ExitCode {
                 End::Skipped(why) => *skipped.entry(why).or_default() += 1,
                 End::Failed(error) => {
                     let fits = reasons.iter().position(|reason| reason.fits(test, error));
-                    let why = match fits {
-                        Some(index) => {
-                            used[index] = true;
-                            reasons[index].why.as_str()
-                        }
-                        None => {
-                            unexplained.push(format!("{test}\n    {error}"));
-                            "not explained"
-                        }
+                    let why = if let Some(index) = fits {
+                        used[index] = true;
+                        reasons[index].why.as_str()
+                    } else {
+                        unexplained.push(format!("{test}\n    {error}"));
+                        "not explained"
                     };
                     failed.entry(why).or_default().push(json!(test));
                 }
