@@ -752,7 +752,7 @@ async fn progress_of_a_call_reaches_its_caller_and_nobody_else() {
                 None,
                 Caller {
                     progress: Some(progress),
-                    person: None,
+                    ..Caller::default()
                 },
             )
         };

@@ -5,12 +5,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use runbridge_core::api::Severity;
 use runbridge_core::catalog::{CallResult, Catalog, CatalogConfig, CatalogEvent, ServerStatus};
 use runbridge_core::clients::entry::{Entry, EntryTransport};
 use runbridge_core::questions::{Answer, Ask, Question};
 use runbridge_core::secrets::Secrets;
 use runbridge_core::sign_in::SignIns;
-use runbridge_core::upstream::{Caller, Person, UpstreamError, UpstreamLimits, UpstreamState};
+use runbridge_core::upstream::{
+    Caller, LogReader, Person, UpstreamError, UpstreamLimits, UpstreamState,
+};
 use runbridge_testkit::{Side, WireCheck};
 use serde_json::{Map, Value, json};
 use tempfile::TempDir;
@@ -628,8 +631,8 @@ async fn call_as(
     limit: Duration,
 ) -> Result<CallResult, UpstreamError> {
     let caller = Caller {
-        progress: None,
         person: Some(person),
+        ..Caller::default()
     };
     let arguments = arguments.as_object().unwrap().clone();
     bench
@@ -703,6 +706,55 @@ async fn a_question_that_could_be_anybody_s_is_put_to_nobody() {
         }
     }
     assert!(ada_heard.lock().unwrap().is_empty() && eve_heard.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_a_server_logs_is_heard_by_the_caller_and_kept_with_the_server() {
+    for discover in ["error", "modern"] {
+        let bench = Bench::one(json!({ "discover": discover, "logging": true })).await;
+        let heard = Arc::<Mutex<Vec<String>>>::default();
+        let lines = Arc::clone(&heard);
+        let log = LogReader {
+            run: "one".to_owned(),
+            hear: Arc::new(move |line| lines.lock().unwrap().push(line.text.clone())),
+        };
+        let call = |arguments: Value, log: Option<LogReader>| {
+            let caller = Caller {
+                log,
+                ..Caller::default()
+            };
+            let arguments = arguments.as_object().unwrap().clone();
+            bench
+                .catalog
+                .call_for("fake", "log", arguments, None, caller)
+        };
+        let first = json!({ "level": "warning", "data": { "disk": "full" } });
+        call(first, Some(log.clone())).await.unwrap();
+        // It came before the answer, so it has been heard.
+        assert_eq!(*heard.lock().unwrap(), [r#"{"disk":"full"}"#]);
+        // In the newest revision a server stays silent where nobody listens.
+        let unheard = json!({ "level": "info", "data": "to nobody" });
+        call(unheard, None).await.unwrap();
+        let flood = json!({ "level": "debug", "data": "again", "times": 500 });
+        call(flood, Some(log)).await.unwrap();
+        assert!(heard.lock().unwrap().len() < 200);
+        let kept = bench.catalog.log("fake").unwrap();
+        let is = |text: &str| kept.iter().any(|line| line.text == text);
+        assert_eq!(is("to nobody"), discover != "modern");
+        assert_eq!(kept[0].severity, Severity::Warning);
+        assert_eq!(kept[0].logger.as_deref(), Some("fake"));
+        let last = kept.last().unwrap();
+        assert!(last.text.contains("lines were left out"), "{}", last.text);
+        if discover == "error" {
+            until("it is told what to log", || {
+                bench.trace("fake").iter().any(|event| {
+                    event["message"]["method"] == "logging/setLevel"
+                        && event["message"]["params"]["level"] == "info"
+                })
+            })
+            .await;
+        }
+    }
 }
 
 #[tokio::test]

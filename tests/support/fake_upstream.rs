@@ -60,6 +60,8 @@ struct Script {
     list_changed: bool,
     /// Leave `list_changed` out although tools change.
     forget_list_changed: bool,
+    /// Say that it logs over the protocol, and have a tool for it.
+    logging: bool,
     /// Stay alive after the end of input.
     ignore_eof: bool,
     /// Written that long after the end of input.
@@ -161,7 +163,7 @@ impl Server {
                 "modern" => self.result(id, &json!({
                     "resultType": "complete",
                     "supportedVersions": ["2026-07-28"],
-                    "capabilities": { "tools": { "listChanged": self.script.list_changed } },
+                    "capabilities": self.capabilities(),
                     "serverInfo": { "name": "fake", "version": "1" },
                     "instructions": "Be brief.",
                     "ttlMs": 0,
@@ -181,7 +183,7 @@ impl Server {
                 "silent" => {}
                 _ => {
                     let mut result = json!({
-                        "capabilities": { "tools": { "listChanged": self.script.list_changed } },
+                        "capabilities": self.capabilities(),
                         "serverInfo": { "name": "fake", "version": "1" },
                     });
                     let version = behaviour(&self.script.protocol_version, "2025-11-25");
@@ -203,13 +205,25 @@ impl Server {
             },
             // Stays open.
             "subscriptions/listen" => {}
+            "logging/setLevel" if self.script.logging => self.result(id, &json!({})),
             "tools/call" => self.call(id, params["name"].as_str().unwrap(), &params["arguments"], params),
             _ => self.error(id, &unknown()),
         }
     }
 
+    fn capabilities(&self) -> Value {
+        let mut capabilities = json!({ "tools": { "listChanged": self.script.list_changed } });
+        if self.script.logging {
+            capabilities["logging"] = json!({});
+        }
+        capabilities
+    }
+
     fn list(&self, id: &Value, params: &Value) {
         let mut tools = built_in();
+        if self.script.logging {
+            tools.push(json!({ "name": "log", "inputSchema": { "type": "object" } }));
+        }
         tools.extend(self.script.tools.iter().cloned());
         tools.extend((0..self.script.tool_count).map(|number| {
             json!({ "name": format!("t{number}"), "description": format!("Tool number {number}"), "inputSchema": { "type": "object" } })
@@ -270,6 +284,23 @@ impl Server {
                 }
                 eprintln!("the last line");
                 text("done")
+            }
+            // In the newest revision, only for a request that wants to hear of it.
+            "log"
+                if self.script.discover.as_deref() == Some("modern")
+                    && params["_meta"]["io.modelcontextprotocol/logLevel"].is_null() =>
+            {
+                text("nobody listens")
+            }
+            "log" => {
+                for _ in 0..number("times").max(1) {
+                    self.send(&json!({
+                        "jsonrpc": "2.0", "method": "notifications/message", "params": {
+                            "level": arguments["level"], "logger": "fake", "data": arguments["data"],
+                        },
+                    }));
+                }
+                text("logged")
             }
             "big" => text(&"x".repeat(number("bytes") as usize)),
             "fail" => {

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { bytes, count, countShort, cpus, duration, list, moment } from './format';
+import { bytes, count, countShort, cpus, duration, list, logText, moment } from './format';
 
 test('sizes are powers of 1024', () => {
   expect([0, 1023, 1024, 1536, 512 * 1024 ** 2, 1.5 * 1024 ** 3].map(bytes)).toEqual([
@@ -44,4 +44,12 @@ test('a moment says as much of the day as is needed', () => {
 
 test('names are joined as in a sentence', () => {
   expect([list([]), list(['a']), list(['a', 'b']), list(['a', 'b', 'c'])]).toEqual(['', 'a', 'a and b', 'a, b and c']);
+});
+
+test('a log is one text, and says whose it is only where that is not known', () => {
+  const at = new Date(2026, 10, 30, 9, 5, 7).getTime();
+  const line = { server: 'github', at, severity: 'warning' as const, logger: null, text: 'slow' };
+  const lines = [line, { ...line, logger: 'db' }];
+  expect(logText(lines, true)).toBe('09:05:07 warning github: slow\n09:05:07 warning github db: slow');
+  expect(logText(lines, false)).toBe('09:05:07 warning: slow\n09:05:07 warning db: slow');
 });

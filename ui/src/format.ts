@@ -1,5 +1,7 @@
 // Numbers, sizes, durations and moments as people read them. Sentences are in `words.ts`.
 
+import type { LogLine } from './ipc/bindings';
+
 const locale = 'en-GB';
 const whole = new Intl.NumberFormat(locale, { maximumFractionDigits: 0 });
 const tenths = new Intl.NumberFormat(locale, { maximumFractionDigits: 1 });
@@ -73,6 +75,16 @@ export function moment(at: number, now: number): string {
 export function momentExact(at: number): string {
   const date = new Date(at);
   return `${dayYear.format(date)} ${timeSeconds.format(date)}`;
+}
+
+/** Lines of servers' logs, one below the other: when, how much it matters, who, what. */
+export function logText(lines: readonly LogLine[], named: boolean): string {
+  return lines
+    .map((line) => {
+      const who = [named ? line.server : null, line.logger].filter(Boolean).join(' ');
+      return `${timeSeconds.format(new Date(line.at))} ${line.severity}${who && ` ${who}`}: ${line.text}`;
+    })
+    .join('\n');
 }
 
 function midnight(at: number): number {

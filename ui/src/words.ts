@@ -238,8 +238,10 @@ export const words = {
     secretHelp: 'It goes to the secret store and is never shown again.',
     secretSaved: (name: string): string => `${name} is stored`,
     save: 'Save',
-    noOutput: 'Nothing written to stderr',
-    noOutputText: 'The last 64 KiB that the server writes there are kept.',
+    noOutput: 'Nothing written or logged',
+    noOutputText: 'The last 64 KiB that the server writes to stderr are kept, and as much of what it logs.',
+    stderr: 'stderr',
+    log: 'Log',
     facts: {
       description: 'About',
       transport: 'Transport',
@@ -355,6 +357,8 @@ export const words = {
     to: 'to',
     tokensLack: (amount: string): string =>
       `${plural(amount, 'server was', 'servers were')} never started, so the figures lack their tools.`,
+    extension: 'Runbridge is installed as an extension',
+    extensionText: (name: string): string => `${name} starts it by itself. To disconnect it, remove the extension in the settings of ${name}.`,
     lost: 'Runbridge is gone from the file',
     lostText: (name: string): string => `${name} or another program rewrote it. Connect again to put the entry back.`,
     shadowed: 'The client reads another file now',
@@ -655,6 +659,7 @@ export const words = {
     output: 'Output',
     noOutput: 'No output.',
     stderr: 'stderr',
+    log: 'Log of the servers',
     result: 'Value of the last expression',
     leftOut: (amount: string): string => `${amount} characters more were not recorded.`,
     facts: {

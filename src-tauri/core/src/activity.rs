@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use serde::Serialize;
 
+use crate::api::LogLine;
 use crate::output::Captured;
 use crate::store::{self, StoreError};
 use crate::timestamp;
@@ -129,6 +130,8 @@ pub struct RunEnded {
     pub calls: u64,
     /// How many of them failed.
     pub calls_failed: u64,
+    /// What servers logged of them.
+    pub log: Vec<LogLine>,
     /// The kind of sandbox: `container` or `wasi`.
     pub kind: Option<String>,
     /// Tokens of the reply.
@@ -204,6 +207,8 @@ pub struct RunDetail {
     pub error_text: Option<String>,
     /// Its calls in the order they ended, the first thousand.
     pub call_list: Vec<Call>,
+    /// See [`RunEnded`].
+    pub log: Vec<LogLine>,
 }
 
 /// Where a page of runs begins: behind this one.

@@ -27,7 +27,8 @@ mod settings;
 use serde::{Deserialize, Serialize};
 
 pub use activity::{
-    Call, CallState, Run, RunCursor, RunDetail, RunFilter, RunPage, RunStatus, Savings, Stream,
+    Call, CallState, LogLine, Run, RunCursor, RunDetail, RunFilter, RunPage, RunStatus, Savings,
+    Severity, Stream,
 };
 #[cfg(feature = "bindings")]
 pub use bindings::bindings;

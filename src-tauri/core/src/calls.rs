@@ -3,6 +3,7 @@
 
 mod integers;
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -18,7 +19,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::Semaphore;
 
 use crate::activity::Call;
-use crate::api::{ApiError, ErrorCode};
+use crate::api::{ApiError, ErrorCode, LogLine};
 use crate::bridge::{Bridge, Connection};
 use crate::catalog::{Offer, ServerName, ServerStatus};
 use crate::docs::{self, Detail};
@@ -33,7 +34,7 @@ use crate::sandboxes::SandboxFacts;
 use crate::saved_tools::{NewTool, SavedToolsError};
 use crate::timestamp::now_ms;
 use crate::tokens;
-use crate::upstream::{Caller, Person, Progress, UpstreamError, UpstreamState};
+use crate::upstream::{Caller, LogReader, Person, Progress, UpstreamError, UpstreamState};
 
 /// Results of a search that one call may ask for.
 const SEARCH_RESULTS_MAX: usize = 100;
@@ -345,7 +346,16 @@ impl RunCalls {
             run: self.run_id.clone(),
             ask: redacted(ask, Arc::clone(&redactor)),
         });
-        let caller = Caller { progress, person };
+        let (live, clean) = (Arc::clone(&self.live), Arc::clone(&redactor));
+        let log = Some(LogReader {
+            run: self.run_id.clone(),
+            hear: Arc::new(move |line| live.logged(redacted_line(line.clone(), &clean))),
+        });
+        let caller = Caller {
+            progress,
+            person,
+            log,
+        };
         let open = self.open_call(&server.name, &call.tool, &told);
         let called = self
             .bridge
@@ -831,6 +841,19 @@ fn shorten(number: &str) -> String {
 fn raw(value: &impl Serialize) -> Result<Box<RawValue>, CallError> {
     to_raw_value(value)
         .map_err(|error| CallError::new("runtime", format!("the answer is no JSON: {error}")))
+}
+
+/// What a server logs is kept, for a screen.
+pub(crate) fn redacted_line(mut line: LogLine, redactor: &Redactor) -> LogLine {
+    if let Cow::Owned(clean) = redactor.text(&line.text) {
+        line.text = clean;
+    }
+    if let Some(logger) = &mut line.logger
+        && let Cow::Owned(clean) = redactor.text(logger)
+    {
+        *logger = clean;
+    }
+    line
 }
 
 /// What a server asks leaves for a screen.

@@ -32,6 +32,7 @@ use self::arguments::ArgumentCheck;
 use self::cache::{Cache, Fingerprint};
 pub use self::offers::Offer;
 use self::search::SearchIndex;
+use crate::api::LogLine;
 use crate::clients::entry::{Entry, EntryTransport, Source};
 use crate::secrets::SecretsError;
 use crate::sign_in::{ClientSettings, SignInError, SignIns, SignedOut, SigningIn};
@@ -532,6 +533,11 @@ impl Catalog {
     /// The end of what a server wrote to stderr, of its last process if it does not run.
     pub fn stderr(&self, server: &str) -> Result<String, UpstreamError> {
         Ok(self.server(server)?.live.upstream.stderr())
+    }
+
+    /// The last lines that a server logged over the protocol.
+    pub fn log(&self, server: &str) -> Result<Vec<LogLine>, UpstreamError> {
+        Ok(self.server(server)?.live.upstream.log())
     }
 
     /// Stop a server and start it at once, whatever happened before.

@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::api::{
-    ApiError, Call, CallState, Change, Run, RunDetail, RunStatus, SandboxKind, Stream,
+    ApiError, Call, CallState, Change, LogLine, Run, RunDetail, RunStatus, SandboxKind, Stream,
 };
 use crate::events::{Events, Hint};
 use crate::interpreters::ConnectionId;
@@ -27,6 +27,11 @@ const OUTPUT_BYTES_MAX: usize = 64 * 1024;
 
 /// Calls that are kept of a run; later ones are only counted.
 const CALLS_MAX: usize = 1_000;
+
+/// Lines that are kept of what servers log of a run, and their text together; the first ones, since
+/// the server's own page has the last.
+const LOG_LINES_MAX: usize = 200;
+const LOG_BYTES_MAX: usize = 64 * 1024;
 
 /// Code that is kept of a run, as the record does it.
 const CODE_BYTES_MAX: usize = crate::activity::CODE_BYTES_MAX;
@@ -106,6 +111,8 @@ struct Live {
     streams: [Tail; 2],
     calls: Vec<Call>,
     calls_begun: u64,
+    log: Vec<LogLine>,
+    log_bytes: usize,
     cancel: CancellationToken,
     stopped_by: Option<StoppedBy>,
 }
@@ -165,6 +172,8 @@ impl LiveRuns {
             streams: Default::default(),
             calls: Vec::new(),
             calls_begun: 0,
+            log: Vec::new(),
+            log_bytes: 0,
             cancel: begun.cancel,
             stopped_by: None,
         });
@@ -196,6 +205,7 @@ impl LiveRuns {
             error: None,
             chars_left_out: stdout.left_out_chars + stderr.left_out_chars,
             calls: live.calls.clone(),
+            log: live.log.clone(),
             seq: self.events.seq(),
         })
     }
@@ -304,6 +314,26 @@ impl LiveRun {
         let runs = self.runs.lock();
         let live = runs.iter().find(|live| live.run.id == self.id)?;
         live.run.memory_bytes_peak
+    }
+
+    /// A server logged something of its calls.
+    pub(crate) fn logged(&self, line: LogLine) {
+        let mut runs = self.runs.lock();
+        let Some(live) = runs.iter_mut().find(|live| live.run.id == self.id) else {
+            return;
+        };
+        let bytes = live.log_bytes + line.text.len();
+        if live.log.len() < LOG_LINES_MAX && bytes <= LOG_BYTES_MAX {
+            live.log_bytes = bytes;
+            live.log.push(line);
+        }
+    }
+
+    /// What was logged so far.
+    pub(crate) fn log(&self) -> Vec<LogLine> {
+        let runs = self.runs.lock();
+        let live = runs.iter().find(|live| live.run.id == self.id);
+        live.map(|live| live.log.clone()).unwrap_or_default()
     }
 
     /// It calls something; gives the call's number in the run.

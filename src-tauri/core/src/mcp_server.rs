@@ -238,16 +238,15 @@ impl McpServer {
                 *run.shown() = Some(question);
                 self.connection.late_runs().keep(run);
                 return wanted.into();
-            } else {
-                let peer = context.peer.clone();
-                let open = asking::in_client(peer, &question.question);
-                // The run may end while the person thinks, and the client may stop to wait.
-                tokio::select! {
-                    answer = open => question.answer(answer),
-                    reply = run.ended() => return result(Reply::clone(&reply)).into(),
-                    () = until(answer_at) => {
-                        run.questions().put_back(question);
-                    }
+            }
+            let peer = context.peer.clone();
+            let open = asking::in_client(peer, &question.question);
+            // The run may end while the person thinks, and the client may stop to wait.
+            tokio::select! {
+                answer = open => question.answer(answer),
+                reply = run.ended() => return result(Reply::clone(&reply)).into(),
+                () = until(answer_at) => {
+                    run.questions().put_back(question);
                 }
             }
         }

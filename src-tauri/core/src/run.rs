@@ -455,6 +455,7 @@ impl Run<'_> {
             calls: facts.calls,
             calls_failed: self.live.calls_failed().into(),
             memory_bytes_peak: self.live.memory_bytes_peak(),
+            log: self.live.log(),
             kind: facts.sandbox.as_ref().map(|sandbox| match sandbox.kind() {
                 SandboxKind::Container => "container".to_owned(),
                 SandboxKind::Wasi => "wasi".to_owned(),

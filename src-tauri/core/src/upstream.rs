@@ -17,6 +17,7 @@ mod error;
 mod http;
 pub(crate) mod lifecycle;
 mod link;
+mod log;
 mod stdio;
 mod tools;
 mod values;
@@ -32,6 +33,8 @@ use std::time::{Duration, SystemTime};
 use futures_util::FutureExt as _;
 use futures_util::future::{BoxFuture, Shared};
 use reqwest::Url;
+use rmcp::service::RoleClient;
+use rmcp::transport::Transport;
 use serde_json::Map;
 use serde_json::value::RawValue;
 use tokio::sync::watch;
@@ -44,11 +47,15 @@ pub use self::connection::{Caller, Progress};
 pub use self::error::UpstreamError;
 use self::error::seconds;
 use self::http::{Fault, Remote, Site};
-use self::lifecycle::{Era, GreetError, greet};
+use self::lifecycle::{Era, GreetError, Greeting, greet};
 use self::link::Link;
+use self::log::ServerLog;
+pub use self::log::{HearLine, LogReader};
 use self::stdio::{Noise, ProcessHandle, Program, StderrTail};
 pub use self::tools::{Tool, ToolList};
+use crate::api::LogLine;
 use crate::clients::entry::{Entry, EntryTransport};
+use crate::paths::Os;
 use crate::sign_in::challenge::Challenge;
 use crate::sign_in::{ClientSettings, SignInError, SignIns, Wanted};
 
@@ -202,6 +209,7 @@ pub(crate) struct Upstream {
     /// The era that its last greeting showed.
     era: Mutex<Option<Era>>,
     stderr: Mutex<Arc<StderrTail>>,
+    log: Arc<ServerLog>,
     /// The process of a start that has not succeeded: it may still be there when the start is given
     /// up. The next start waits for its end, so that there is never a second copy.
     unready: Mutex<Option<ProcessHandle>>,
@@ -255,6 +263,7 @@ impl Upstream {
             state: Mutex::new(State::Stopped),
             era: Mutex::new(era),
             stderr: Mutex::default(),
+            log: Arc::default(),
             unready: Mutex::new(None),
             in_flight: AtomicUsize::new(0),
             used_at: Mutex::new(Instant::now()),
@@ -380,6 +389,11 @@ impl Upstream {
     /// The end of what the last process wrote to stderr.
     pub(crate) fn stderr(&self) -> String {
         lock(&self.stderr).text()
+    }
+
+    /// The last lines that it logged over the protocol.
+    pub(crate) fn log(&self) -> Vec<LogLine> {
+        self.log.lines(&self.entry.name)
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -697,9 +711,8 @@ impl Upstream {
             }
         };
         *lock(&self.era) = Some(greeting.era);
-        let server = self.entry.name.clone();
         let link = Link::Remote(remote);
-        let connection = Connection::new(server, transport, link, greeting, self.on_tools());
+        let connection = self.connect(transport, link, greeting);
         match connection.list().await {
             Ok(()) => Ok(Ok(connection)),
             Err(error) => {
@@ -740,7 +753,7 @@ impl Upstream {
         let program = Program {
             command: command.to_owned(),
             args: args.to_vec(),
-            env: stdio::environment(&*self.login_env.get().await, &env),
+            env: stdio::environment(Os::CURRENT, &*self.login_env.get().await, &env),
             cwd: cwd.map(Path::to_owned),
         };
         self.stop_unready().await;
@@ -772,9 +785,7 @@ impl Upstream {
                         stderr,
                         noise,
                     };
-                    let changed = self.on_tools();
-                    let connection =
-                        Connection::new(server.clone(), transport, link, greeting, changed);
+                    let connection = self.connect(transport, link, greeting);
                     let left = limit.saturating_sub(begun.elapsed());
                     match timeout(left, connection.list()).await {
                         Ok(Ok(())) => {
@@ -818,6 +829,16 @@ impl Upstream {
             };
             return Err(failure);
         }
+    }
+
+    fn connect(
+        self: &Arc<Self>,
+        transport: impl Transport<RoleClient> + 'static,
+        link: Link,
+        greeting: Greeting,
+    ) -> Arc<Connection> {
+        let (server, log) = (self.entry.name.clone(), Arc::clone(&self.log));
+        Connection::new(server, transport, link, greeting, log, self.on_tools())
     }
 
     /// What a connection does with a new list of tools.

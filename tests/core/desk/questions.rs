@@ -88,7 +88,7 @@ async fn a_form_is_shown_held_to_its_bounds_and_answered() {
         (fields[0].label.as_str(), fields[0].required),
         ("City", true)
     );
-    assert_eq!(bench.state().await.questions, [asked.clone()]);
+    assert_eq!(bench.state().await.questions, std::slice::from_ref(&asked));
     let mut status = bench.desk.status();
     let seen = status.wait_for(|status| status.askers == ["fake"]).await;
     assert_eq!(seen.unwrap().icon(), TrayIcon::Attention);

@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use runbridge_core::api::{
-    CallState, Change, ErrorCode, RunFilter, RunStatus, SandboxKind, Stream,
+    CallState, Change, ErrorCode, RunFilter, RunStatus, SandboxKind, Severity, Stream,
 };
 use runbridge_core::request;
 use runbridge_core::run;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::bench::{Before, Bench, PATIENCE};
+use crate::bench::{Before, Bench, PATIENCE, fake_upstream};
 
 #[tokio::test]
 async fn a_run_of_the_window_is_told_from_its_queue_to_its_end() {
@@ -473,5 +473,37 @@ async fn ten_thousand_runs_are_paged() {
         filtered < Duration::from_secs(5) && slowest < Duration::from_secs(5),
         "{filtered:?} {slowest:?}"
     );
+    bench.close().await;
+}
+
+#[tokio::test]
+async fn what_a_server_logs_of_a_run_is_on_record_with_it_and_without_secrets() {
+    let secret = "s3cret-s3cret-s3cret";
+    let script = json!({ "logging": true });
+    let entry = json!({
+        "command": fake_upstream(), "args": [script.to_string()], "env": { "API_TOKEN": secret },
+    });
+    let mut bench = Before::default().entry("fake", entry).open().await;
+    let line = json!({ "level": "error", "data": format!("refused {secret}") });
+    let run = bench.run(&format!("call fake log {line}")).await;
+    let quiet = bench.run("call fake echo {}").await;
+    assert_eq!(quiet.log, []);
+    let [line] = &run.log[..] else {
+        panic!("{:?}", run.log)
+    };
+    assert_eq!((&line.server[..], line.severity), ("fake", Severity::Error));
+    assert!(
+        line.text.starts_with("refused ") && !line.text.contains(secret),
+        "{}",
+        line.text
+    );
+    let server = bench.desk.read_server("fake").unwrap();
+    assert_eq!(server.log, run.log);
+    // The bridge of tomorrow has the record alone.
+    let home = bench.close().await;
+    let bench = Bench::open_in(home, Vec::new()).await;
+    let kept = bench.desk.read_run(run.run.id.clone()).await.unwrap();
+    assert_eq!(kept.log, run.log);
+    assert!(bench.desk.read_server("fake").unwrap().log.is_empty());
     bench.close().await;
 }

@@ -234,7 +234,9 @@ tokens: number | null, };
 /** Whether a client's file names us. */
 export type ClientState = { "type": "not_connected" } | { "type": "connected",
 /** Under this name. */
-name: string, } | { "type": "lost" } | { "type": "changed" } | { "type": "shadowed",
+name: string, } | { "type": "extension",
+/** The extension's manifest. */
+manifest: string, } | { "type": "lost" } | { "type": "changed" } | { "type": "shadowed",
 /** The one it reads. */
 by: string, } | { "type": "name_taken" } | { "type": "forbidden",
 /** Who says so, and where. */
@@ -408,6 +410,19 @@ export type LimitGroup = "run" | "sandbox" | "calls" | "memory";
 
 /** What a limit's numbers count. */
 export type LimitUnit = "milliseconds" | "bytes" | "cpu_thousandths" | "count" | "characters";
+
+/** A line that a server logged over the protocol. */
+export type LogLine = {
+/** The server. */
+server: string,
+/** When it came. */
+at: number,
+/** How much it matters. */
+severity: Severity,
+/** What part of the server logged it, if it says so. */
+logger: string | null,
+/** What it says, cut. */
+text: string, };
 
 /** What one interpreter uses. */
 export type Measure = {
@@ -647,6 +662,8 @@ error: ApiError | null,
 charsLeftOut: number,
 /** Its calls in the order they began. */
 calls: Array<Call>,
+/** What servers logged of its calls. */
+log: Array<LogLine>,
 /** The number of the last event that is contained, so that later output is added once. */
 seq: number, };
 
@@ -807,7 +824,9 @@ cwd: string | null,
 /** What the server says of its use. */
 instructions: string | null,
 /** The last of what it wrote to stderr. */
-stderr: string, };
+stderr: string,
+/** The last lines that it logged over the protocol. */
+log: Array<LogLine>, };
 
 /** What a server does now. */
 export type ServerState = { "type": "stopped" } | { "type": "starting" } | { "type": "ready" } | { "type": "failed",
@@ -835,6 +854,9 @@ appearance?: Appearance,
 keepRunsDays?: number,
 /** Runs that stay on record. */
 keepRunsMax?: number, };
+
+/** How much a line of a log matters, in the protocol's words. */
+export type Severity = "debug" | "info" | "notice" | "warning" | "error" | "critical" | "alert" | "emergency";
 
 /** An entry that was left out on purpose. */
 export type SkippedEntry = {

@@ -216,6 +216,7 @@ impl RunEnded {
             stderr,
             result,
             error_text,
+            log,
             ..
         } = self;
         stdout.head.len()
@@ -224,6 +225,7 @@ impl RunEnded {
             + stderr.tail.len()
             + result.as_ref().map_or(0, String::len)
             + error_text.as_ref().map_or(0, String::len)
+            + log.iter().map(|line| line.text.len()).sum::<usize>()
     }
 }
 
@@ -238,6 +240,7 @@ impl PendingRun {
             detail.stderr.clone_from(&ended.stderr);
             detail.result.clone_from(&ended.result);
             detail.error_text.clone_from(&ended.error_text);
+            detail.log.clone_from(&ended.log);
         }
         detail.call_list.extend(self.calls.iter().cloned());
     }
@@ -292,6 +295,7 @@ impl PendingRun {
             ended.stderr = Captured::default();
             ended.result = None;
             ended.error_text = None;
+            ended.log = Vec::new();
         }
     }
 }

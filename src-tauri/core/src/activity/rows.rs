@@ -59,6 +59,9 @@ pub(super) const MIGRATIONS: &[&str] = &[
     CREATE TABLE memory_uses (key TEXT PRIMARY KEY, used_at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 ",
     "ALTER TABLE runs ADD COLUMN memory_bytes_peak INTEGER;",
+    "
+    ALTER TABLE runs ADD COLUMN log TEXT NOT NULL DEFAULT '[]';
+",
 ];
 
 /// Runs removed in one transaction, so that others can write in between.
@@ -139,13 +142,14 @@ fn write_run(
     }
     if let Some(ended) = &run.ended {
         let servers = serde_json::Value::from(ended.servers.clone()).to_string();
+        let log = serde_json::to_string(&ended.log).unwrap_or_else(|_| "[]".to_owned());
         transaction
             .prepare_cached(
                 "UPDATE runs SET ended_at = ?2, status = ?3, error = ?4, servers = ?5, calls = ?6, output_head = ?7,
                                  output_tail = ?8, output_omitted = ?9, stderr_head = ?10, stderr_tail = ?11,
                                  stderr_omitted = ?12, result = ?13, error_text = ?14, calls_failed = ?15, kind = ?16,
                                  reply_tokens = ?17, result_tokens = ?18, definition_tokens = ?19,
-                                 memory_bytes_peak = ?20
+                                 memory_bytes_peak = ?20, log = ?21
                  WHERE run_id = ?1",
             )?
             .execute(params![
@@ -168,7 +172,8 @@ fn write_run(
                 clamped(ended.reply_tokens),
                 clamped(ended.result_tokens),
                 clamped(ended.definition_tokens),
-                ended.memory_bytes_peak.map(clamped)
+                ended.memory_bytes_peak.map(clamped),
+                log
             ])?;
     }
     Ok(())
@@ -210,11 +215,12 @@ pub(super) fn detail(connection: &Connection, run_id: &str) -> rusqlite::Result<
         .query_row(
             &format!(
                 "SELECT {ROW_COLUMNS}, code, output_head, output_tail, output_omitted, stderr_head, stderr_tail,
-                        stderr_omitted, result, error_text
+                        stderr_omitted, result, error_text, log
                  FROM runs WHERE run_id = ?1"
             ),
             [run_id],
             |row| {
+                let log: String = row.get(ROW_WIDTH + 9)?;
                 Ok(RunDetail {
                     row: row_of(row)?,
                     code: row.get(ROW_WIDTH)?,
@@ -223,6 +229,7 @@ pub(super) fn detail(connection: &Connection, run_id: &str) -> rusqlite::Result<
                     result: row.get(ROW_WIDTH + 7)?,
                     error_text: row.get(ROW_WIDTH + 8)?,
                     call_list: Vec::new(),
+                    log: serde_json::from_str(&log).unwrap_or_default(),
                 })
             },
         )

@@ -124,6 +124,8 @@ pub struct RunDetail {
     pub chars_left_out: u64,
     /// Its calls in the order they began.
     pub calls: Vec<Call>,
+    /// What servers logged of its calls.
+    pub log: Vec<LogLine>,
     /// The number of the last event that is contained, so that later output is added once.
     pub seq: u64,
 }
@@ -169,6 +171,46 @@ pub enum CallState {
         /// Why.
         error: ApiError,
     },
+}
+
+/// A line that a server logged over the protocol.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "bindings", derive(ts_rs::TS))]
+pub struct LogLine {
+    /// The server.
+    pub server: String,
+    /// When it came.
+    pub at: i64,
+    /// How much it matters.
+    pub severity: Severity,
+    /// What part of the server logged it, if it says so.
+    pub logger: Option<String>,
+    /// What it says, cut.
+    pub text: String,
+}
+
+/// How much a line of a log matters, in the protocol's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "bindings", derive(ts_rs::TS))]
+pub enum Severity {
+    /// For who looks for a fault.
+    Debug,
+    /// What happens.
+    Info,
+    /// What happens seldom.
+    Notice,
+    /// What may go wrong.
+    Warning,
+    /// What went wrong.
+    Error,
+    /// A part does not work.
+    Critical,
+    /// Somebody must act at once.
+    Alert,
+    /// Nothing works.
+    Emergency,
 }
 
 /// Where a run wrote.

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ApiError;
+use super::{ApiError, LogLine};
 
 /// An MCP server that a file names.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,6 +125,8 @@ pub struct ServerDetail {
     pub instructions: Option<String>,
     /// The last of what it wrote to stderr.
     pub stderr: String,
+    /// The last lines that it logged over the protocol.
+    pub log: Vec<LogLine>,
 }
 
 /// A tool without its schema.

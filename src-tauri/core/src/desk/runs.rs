@@ -254,6 +254,7 @@ fn detail_of(detail: activity::RunDetail, seq: u64) -> RunDetail {
         error,
         chars_left_out: stdout_left + stderr_left,
         calls,
+        log: detail.log,
         seq,
     }
 }
@@ -326,6 +327,9 @@ fn redacted(bridge: &Bridge, mut detail: RunDetail) -> RunDetail {
     }
     for call in &mut detail.calls {
         clean(&mut call.arguments);
+    }
+    for line in &mut detail.log {
+        clean(&mut line.text);
     }
     detail
 }

@@ -9,6 +9,7 @@ use crate::api::{
     ApiError, ErrorCode, Server, ServerDetail, ServerState, Source, Tool, ToolDetail, Transport,
     Variable,
 };
+use crate::calls::redacted_line;
 use crate::catalog::{ServerStatus, ToolRef};
 use crate::clients::entry::{Entry, EntryTransport};
 use crate::redact::{self, Redactor};
@@ -111,15 +112,21 @@ impl Desk {
         let settings = inner.bridge.settings();
         let decided = settings.decided(&entry);
         let tools = catalog.all_tools(server).map_err(failed)?;
+        let log = catalog.log(server).map_err(failed)?;
+        let redactor = inner.bridge.redactor();
         Ok(ServerDetail {
             tools: tools
                 .iter()
                 .map(|(tool, allowed)| self::tool(&entry, &decided, tool, *allowed))
                 .collect(),
-            variables: variables(&entry, &inner.bridge.redactor()),
+            variables: variables(&entry, &redactor),
             cwd: status.cwd.map(|cwd| cwd.display().to_string()),
             instructions: status.instructions.map(|text| inner.redacted(&text)),
             stderr: inner.redacted(&catalog.stderr(server).map_err(failed)?),
+            log: log
+                .into_iter()
+                .map(|line| redacted_line(line, &redactor))
+                .collect(),
             server: shown,
         })
     }

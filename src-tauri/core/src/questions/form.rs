@@ -293,6 +293,10 @@ mod tests {
 
     use super::*;
 
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "tests write their values in place"
+    )]
     fn of(properties: Value, required: &[&str]) -> Result<Vec<QuestionField>, String> {
         let schema = json!({ "type": "object", "properties": properties, "required": required });
         fields(schema.as_object().unwrap())
@@ -371,7 +375,7 @@ mod tests {
 
     #[test]
     fn a_form_that_cannot_be_shown_whole_is_refused_by_the_name_of_its_field() {
-        let many: Vec<_> = (0..CHOICES_MAX + 1).map(|it| it.to_string()).collect();
+        let many: Vec<_> = (0..=CHOICES_MAX).map(|it| it.to_string()).collect();
         for property in [
             json!({ "type": "object", "properties": {} }),
             json!({ "type": "array", "items": { "type": "string" } }),

@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime};
 use rmcp::ClientHandler;
 use rmcp::model::{
     CancelledNotification, CancelledNotificationParam, ClientConfig, ClientNotification,
-    ClientRequest, CustomRequest, CustomResult, ErrorCode, ErrorData, ProgressNotificationParam,
-    ProgressToken, RequestId,
+    ClientRequest, CustomRequest, CustomResult, ErrorCode, ErrorData, JsonObject,
+    ProgressNotificationParam, ProgressToken, RequestId, RequestMetaObject,
 };
 use rmcp::service::{
     NotificationContext, Peer, PeerRequestOptions, RequestContext, RoleClient, RunningService,
@@ -29,6 +29,7 @@ use super::error::{UpstreamError, seconds};
 use super::http::ParamHeaders;
 use super::lifecycle::{Greeting, answer, capabilities, client_info};
 use super::link::Link;
+use super::log::{self, Log, LogReader, Reading, ServerLog};
 use super::stdio::ProcessHandle;
 use super::tools::{TOOLS_MAX, ToolList};
 use super::wire::raw_result;
@@ -65,6 +66,7 @@ pub(crate) struct Connection {
     greeting: Greeting,
     listeners: Listeners,
     people: People,
+    log: Arc<Log>,
     started_at: SystemTime,
     tools: Mutex<Listed>,
     /// Held while a list is under way, so that there is one at a time.
@@ -96,6 +98,15 @@ pub struct Caller {
     pub progress: Option<Progress>,
     /// Can be asked.
     pub person: Option<Person>,
+    /// Hears what the server logs.
+    pub log: Option<LogReader>,
+}
+
+/// What goes along with a request.
+#[derive(Default)]
+struct Along<'a> {
+    progress: Option<Progress>,
+    reading: Option<&'a Reading<'a>>,
 }
 
 /// Times that a server may ask before it answers one call.
@@ -208,6 +219,7 @@ impl Connection {
         transport: impl Transport<RoleClient> + 'static,
         link: Link,
         greeting: Greeting,
+        log: Arc<ServerLog>,
         on_tools: impl Fn(Arc<ToolList>) + Send + Sync + 'static,
     ) -> Arc<Self> {
         let tools_changed = Arc::new(Notify::new());
@@ -220,9 +232,11 @@ impl Connection {
             people: people.clone(),
         };
         let closed = CancellationToken::new();
-        let transport = Ending {
+        let log = Log::new(server.clone(), log);
+        let transport = Watched {
             transport,
             closed: closed.clone(),
+            log: Arc::clone(&log),
         };
         let service = serve_directly(face, transport, Some(greeting.peer.clone()));
         let not_yet = UpstreamError::Protocol {
@@ -232,9 +246,13 @@ impl Connection {
         Arc::new_cyclic(|connection: &Weak<Self>| {
             let changed = Arc::clone(&tools_changed);
             let mut tasks = vec![spawn(follow(Weak::clone(connection), changed))];
-            if greeting.tools_list_changed && !greeting.peer.protocol_version.has_initialize() {
+            let has_initialize = greeting.peer.protocol_version.has_initialize();
+            if greeting.tools_list_changed && !has_initialize {
                 let again = link.process().is_none();
                 tasks.push(spawn(subscribe(service.peer().clone(), again)));
+            }
+            if greeting.logging && has_initialize {
+                tasks.push(spawn(ask_for_log(service.peer().clone())));
             }
             Self {
                 server,
@@ -243,6 +261,7 @@ impl Connection {
                 greeting,
                 listeners,
                 people,
+                log,
                 started_at: SystemTime::now(),
                 tools: Mutex::new(Listed {
                     tools: Err(not_yet),
@@ -480,6 +499,7 @@ impl Connection {
             .person
             .clone()
             .map(|person| self.people.enter(person, Arc::clone(&clock)));
+        let reading = caller.log.clone().map(|reader| self.log.enter(reader));
         let answered = async {
             for _ in 0..ROUNDS_MAX {
                 let asked = Value::Object(params.clone());
@@ -487,7 +507,11 @@ impl Connection {
                 if !headers.is_empty() {
                     request.extensions.insert(headers.clone());
                 }
-                let result = self.send(request, caller.progress.clone()).await?;
+                let along = Along {
+                    progress: caller.progress.clone(),
+                    reading: reading.as_ref(),
+                };
+                let result = self.send(request, along).await?;
                 let Some(wanted) = Wanted::read(&result) else {
                     return Ok(result);
                 };
@@ -589,7 +613,7 @@ impl Connection {
     }
 
     async fn request(&self, method: &str, params: Value) -> Result<Box<RawValue>, UpstreamError> {
-        self.send(CustomRequest::new(method, Some(params)), None)
+        self.send(CustomRequest::new(method, Some(params)), Along::default())
             .await
     }
 
@@ -597,7 +621,7 @@ impl Connection {
     async fn send(
         &self,
         request: CustomRequest,
-        progress: Option<Progress>,
+        along: Along<'_>,
     ) -> Result<Box<RawValue>, UpstreamError> {
         let method = request.method.clone();
         if self.is_closed() {
@@ -605,9 +629,11 @@ impl Connection {
         }
         let request = ClientRequest::CustomRequest(request);
         let peer = self.service.peer();
-        let sent = peer
-            .send_cancellable_request(request, PeerRequestOptions::no_options())
-            .await;
+        let mut options = PeerRequestOptions::no_options();
+        if along.reading.is_some() && self.greeting.logging {
+            options.meta = log_level(self.greeting.peer.protocol_version.has_initialize());
+        }
+        let sent = peer.send_cancellable_request(request, options).await;
         let mut handle = match sent {
             Ok(handle) => handle,
             Err(error) => return Err(self.service_error(error).await),
@@ -617,7 +643,10 @@ impl Connection {
             id: Some(handle.id.clone()),
         };
         let id = handle.id.clone();
-        let _listening = progress.map(|progress| {
+        if let Some(reading) = along.reading {
+            reading.asks(id.clone());
+        }
+        let _listening = along.progress.map(|progress| {
             let token = handle.progress_token.clone();
             lock(&self.listeners).insert(token.clone(), progress);
             Listening {
@@ -731,14 +760,15 @@ impl Wanted {
 }
 
 /// Marks the connection as closed when the transport says that it is, before rmcp's service has
-/// wound up.
-struct Ending<T> {
+/// wound up; and takes out what is logged, so that it is heard in order and before the answer.
+struct Watched<T> {
     transport: T,
     closed: CancellationToken,
+    log: Arc<Log>,
 }
 
 impl<T: rmcp::transport::Transport<RoleClient>> rmcp::transport::Transport<RoleClient>
-    for Ending<T>
+    for Watched<T>
 {
     type Error = T::Error;
 
@@ -750,11 +780,15 @@ impl<T: rmcp::transport::Transport<RoleClient>> rmcp::transport::Transport<RoleC
     }
 
     async fn receive(&mut self) -> Option<rmcp::model::ServerJsonRpcMessage> {
-        let message = self.transport.receive().await;
-        if message.is_none() {
-            self.closed.cancel();
+        loop {
+            let message = self.transport.receive().await;
+            match &message {
+                None => self.closed.cancel(),
+                Some(said) if self.log.take(said) => continue,
+                Some(_) => {}
+            }
+            return message;
         }
-        message
     }
 
     async fn close(&mut self) -> Result<(), T::Error> {
@@ -763,7 +797,7 @@ impl<T: rmcp::transport::Transport<RoleClient>> rmcp::transport::Transport<RoleC
     }
 }
 
-impl<T> Drop for Ending<T> {
+impl<T> Drop for Watched<T> {
     fn drop(&mut self) {
         self.closed.cancel();
     }
@@ -796,6 +830,30 @@ impl Drop for CancelOnDrop<'_> {
 
 fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
     AbortOnDropHandle::new(tokio::spawn(task))
+}
+
+/// Since 2026-07-28 a request says whether it wants to hear what is logged of it.
+fn log_level(has_initialize: bool) -> Option<RequestMetaObject> {
+    let level = (
+        "io.modelcontextprotocol/logLevel".to_owned(),
+        log::ASKED_FOR.into(),
+    );
+    (!has_initialize).then(|| RequestMetaObject::from(JsonObject::from_iter([level])))
+}
+
+/// Before, a server was told once. One that does not know how logs as it pleases.
+async fn ask_for_log(peer: Peer<RoleClient>) {
+    let level = json!({ "level": log::ASKED_FOR });
+    let request = CustomRequest::new("logging/setLevel", Some(level));
+    let request = ClientRequest::CustomRequest(request);
+    let sent = peer.send_cancellable_request(request, PeerRequestOptions::no_options());
+    let answered = match sent.await {
+        Ok(handle) => handle.rx.await,
+        Err(error) => Ok(Err(error)),
+    };
+    if let Ok(Err(error)) = answered {
+        tracing::debug!(%error, "a server was not told what to log");
+    }
 }
 
 /// Lists the tools again each time the server says that they changed.

@@ -61,6 +61,8 @@ pub(crate) struct Greeting {
     pub(crate) title: Option<String>,
     pub(crate) instructions: Option<String>,
     pub(crate) tools_list_changed: bool,
+    /// It logs over the protocol.
+    pub(crate) logging: bool,
     pub(crate) note: Option<String>,
 }
 
@@ -307,6 +309,9 @@ fn greeting(era: Era, version: ProtocolVersion, result: &Value, note: Option<Str
         instructions: text("/instructions"),
         tools_list_changed: result.pointer("/capabilities/tools/listChanged")
             == Some(&Value::Bool(true)),
+        logging: result
+            .pointer("/capabilities/logging")
+            .is_some_and(Value::is_object),
         note,
     }
 }

@@ -17,6 +17,8 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncBufReadExt as _, AsyncRead, BufReader};
 
+use super::log;
+
 /// The longest line taken from a server: the contract's bound on one tool result.
 pub(crate) const LINE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -201,6 +203,7 @@ fn message(text: &str) -> Option<Vec<ServerJsonRpcMessage>> {
             let notification = match &*method {
                 "notifications/tools/list_changed" => Some(tools_changed()),
                 "notifications/progress" => envelope.params.and_then(progress),
+                "notifications/message" => envelope.params.map(log::message),
                 _ => None,
             };
             return Some(notification.into_iter().collect());

@@ -282,7 +282,7 @@ class RecordedBridge implements Host {
       replyTokens: null,
       directTokens: null,
     };
-    this.#live.set(id, { run, code, stdout: '', stderr: '', result: null, error: null, charsLeftOut: 0, calls: [], seq: 0 });
+    this.#live.set(id, { run, code, stdout: '', stderr: '', result: null, error: null, charsLeftOut: 0, calls: [], log: [], seq: 0 });
     this.#state.runs = [...this.#state.runs, run];
     this.emit({ type: 'run', run });
     return id;

@@ -157,6 +157,7 @@ function recorded(sketch: Sketch, id: string, startedAt: number): RunDetail {
         : null,
     charsLeftOut: 0,
     calls: made,
+    log: [],
     seq: 0,
   };
 }

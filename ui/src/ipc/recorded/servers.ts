@@ -306,7 +306,15 @@ export function recordedServers(now: number, many: boolean): Map<string, Recorde
 }
 
 export function toDetail(it: Recorded): ServerDetail {
-  return { server: it.server, tools: it.tools, variables: it.variables, cwd: null, instructions: it.instructions, stderr: it.stderr };
+  return {
+    server: it.server,
+    tools: it.tools,
+    variables: it.variables,
+    cwd: null,
+    instructions: it.instructions,
+    stderr: it.stderr,
+    log: [],
+  };
 }
 
 export function toToolDetail(it: Recorded, name: string): ToolDetail | null {

@@ -15,8 +15,8 @@ use rmcp::model::{RequestId, ServerJsonRpcMessage};
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::super::lock;
 use super::super::wire::{LINE_BYTES_MAX, Line, Parsed, parse, raw_result};
+use super::super::{lock, log};
 use super::events::{Event, EventParser};
 use super::site::{self, Kind, kind};
 use super::{Fault, Outgoing, REVISION, Remote, SESSION_ID};
@@ -210,7 +210,7 @@ impl Answer<'_> {
                 self.found = true;
                 error.id = Some(self.id.clone());
             }
-            _ => {}
+            other => log::came_beside(other, self.id),
         }
         self.remote.deliver(message).await;
     }
