@@ -32,7 +32,7 @@ use crate::bridge::{Bridge, Connection};
 use crate::catalog::CatalogEvent;
 use crate::late_runs::UnderWay;
 use crate::output::run_name;
-use crate::questions::Waiting;
+use crate::questions::{Answer, Waiting};
 use crate::reply::Reply;
 use crate::request::PythonRequest;
 use crate::run::Audience;
@@ -140,7 +140,8 @@ impl McpServer {
     ) -> CallToolResponse {
         let shown = run.shown().take();
         if let Some(shown) = shown {
-            shown.answer(answers.answer);
+            let answer = Answer::read(&shown.question.asked, &answers.response);
+            shown.answer(answer);
         } else {
             tracing::debug!("an answer came that no question waits for");
         }
@@ -229,10 +230,14 @@ impl McpServer {
                 question.answer(Err(why));
             } else if asking::by_result(context) {
                 // Without requests from the server, the answer comes with the call made again.
-                let wanted = asking::as_result(&question.question, &run_name(run.id()));
-                *run.shown() = Some(question);
-                self.connection.late_runs().keep(run);
-                return wanted.into();
+                match asking::as_result(&question.question, &run_name(run.id())) {
+                    Ok(wanted) => {
+                        *run.shown() = Some(question);
+                        self.connection.late_runs().keep(run);
+                        return wanted.into();
+                    }
+                    Err(why) => question.answer(Err(why)),
+                }
             } else {
                 let peer = context.peer.clone();
                 let open = asking::in_client(peer, &question.question);
