@@ -11,8 +11,8 @@
 use runbridge_core::api::{
     self, Backend, Client, ClientAction, ClientPlan, DiagnosticsFile, EngineChoice, Forgotten,
     ImportMode, ImportReport, Licence, Limit, MemoryInfo, MemoryItem, MemoryOrder, MemoryPage,
-    NewServer, ParsedServers, Place, RunCursor, RunDetail, RunFilter, RunPage, SavedTool,
-    ServerDetail, SettingsPatch, ToolDetail,
+    NewServer, ParsedServers, Place, QuestionAnswer, RunCursor, RunDetail, RunFilter, RunPage,
+    SavedTool, ServerDetail, SettingsPatch, ToolDetail,
 };
 use runbridge_core::desk::Answer;
 use tauri::ipc::Invoke;
@@ -67,6 +67,7 @@ pub(crate) fn handler() -> impl Fn(Invoke) -> bool + Send + Sync + 'static {
         read_runs,
         read_run,
         stop_run,
+        answer_question,
         export_runs,
         clear_runs,
         change_settings,
@@ -357,6 +358,17 @@ pub(crate) async fn read_run(desk: Desk<'_>, id: String) -> Answer<RunDetail> {
 #[tauri::command]
 pub(crate) async fn stop_run(desk: Desk<'_>, id: String) -> Answer<()> {
     desk.desk().stop_run(&id)
+}
+
+#[tauri::command]
+pub(crate) async fn answer_question(
+    app: AppHandle,
+    desk: Desk<'_>,
+    id: String,
+    answer: QuestionAnswer,
+) -> Answer<()> {
+    let open = |page: &str| dialogs::open_in_browser(&app, page);
+    desk.desk().answer_question(&id, answer, open)
 }
 
 #[tauri::command]

@@ -71,6 +71,12 @@ async fn follow_changes(
                     }
                 }
             }
+            Change::Question { question } => {
+                if notifications {
+                    notify::show(&app, notify::news_of_question(question));
+                }
+                window::ask_for_attention(&app);
+            }
             Change::Run { run } if notifications => {
                 if let Some(news) = notify::news_of_run(run) {
                     notify::show(&app, news);

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use runbridge_core::api::{ApiError, Attention, Run, RunStatus};
+use runbridge_core::api::{ApiError, Attention, Question, Run, RunStatus};
 use tauri::AppHandle;
 use tauri_plugin_notification::NotificationExt as _;
 
@@ -34,6 +34,18 @@ impl Told {
             .collect();
         self.attention = now;
         news
+    }
+}
+
+/// That a server asks something, and where to answer. Its words stay in the window: they may be
+/// personal, and some systems would read markup in them.
+pub(crate) fn news_of_question(question: &Question) -> News {
+    News {
+        title: format!("{} asks you something", question.server),
+        body: format!(
+            "A run of {} waits for your answer. Open Runbridge to give it.",
+            question.client
+        ),
     }
 }
 

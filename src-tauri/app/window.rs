@@ -2,7 +2,7 @@
 //! tray costs no webview; what it shows comes from the bridge, so nothing is lost.
 
 use anyhow::Context as _;
-use tauri::{AppHandle, Manager as _, WebviewWindowBuilder};
+use tauri::{AppHandle, Manager as _, UserAttentionType, WebviewWindowBuilder};
 use tauri_plugin_window_state::StateFlags;
 
 /// As `tauri.conf.json` and the capability name it.
@@ -17,6 +17,16 @@ pub(crate) const REMEMBERED: StateFlags = StateFlags::SIZE
 pub(crate) fn show(app: &AppHandle) {
     if let Err(error) = try_show(app) {
         tracing::error!("the window cannot be shown: {error:#}");
+    }
+}
+
+/// Have the system mark an open window as one that wants something.
+pub(crate) fn ask_for_attention(app: &AppHandle) {
+    let Some(window) = app.get_webview_window(LABEL) else {
+        return;
+    };
+    if let Err(error) = window.request_user_attention(Some(UserAttentionType::Informational)) {
+        tracing::debug!("the window cannot ask for attention: {error}");
     }
 }
 

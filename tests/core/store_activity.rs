@@ -100,6 +100,7 @@ fn a_run_with_its_calls_is_there_for_the_next_process() {
             servers: vec!["git".to_owned()],
             calls: 2,
             calls_failed: 1,
+            memory_bytes_peak: Some(7),
             ended_at: begin + 5,
             ..RunEnded::default()
         },
@@ -137,9 +138,10 @@ fn a_run_with_its_calls_is_there_for_the_next_process() {
         (
             detail.result.as_deref(),
             detail.error_text.as_deref(),
-            detail.row.calls_failed
+            detail.row.calls_failed,
+            detail.row.memory_bytes_peak
         ),
-        (Some("42"), Some("Traceback: x"), 1)
+        (Some("42"), Some("Traceback: x"), 1, Some(7))
     );
     assert_eq!(detail.row.servers, ["git"]);
     assert_eq!(detail.call_list[0], call);

@@ -96,8 +96,8 @@ async fn a_guest_outlives_the_sandbox_that_started_it() {
             .run("for line in range(200): print(line, flush=True)")
             .await;
         assert!(ran.done.is_some(), "{ran:?}");
-        let expected: String = (0..200).map(|line| format!("{line}\n")).collect();
-        assert_eq!(ran.stdout, expected);
+        let expected: Vec<_> = (0..200).map(|line| format!("{line}\n")).collect();
+        assert_eq!(ran.stdout, expected.concat());
         python.end(true).await;
         eventually("no container", GONE_WITHIN, async || {
             bench.containers().await.is_empty()

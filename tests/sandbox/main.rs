@@ -12,6 +12,7 @@
 
 mod engines;
 mod hardening;
+mod hostile;
 mod lifecycle;
 mod limits;
 mod python;

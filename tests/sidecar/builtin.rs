@@ -56,6 +56,14 @@ fn what_is_not_there_says_what_to_do_instead() {
             "the built-in sandbox has no processes; switch to Container in Sandbox settings",
         ),
         (
+            "import multiprocessing\nmultiprocessing.Pool(2).map(abs, [1])",
+            "the built-in sandbox has no processes; switch to Container in Sandbox settings",
+        ),
+        (
+            "import requests",
+            "requests is not here, for the sandbox has no network; use the tools of a server",
+        ),
+        (
             "import os\nos.system('ls')",
             "the built-in sandbox has no processes; switch to Container in Sandbox settings",
         ),
@@ -222,8 +230,11 @@ fn a_missing_python_is_an_error_that_says_what_to_do() {
 #[test]
 fn the_first_start_on_a_machine_tells_what_it_does() {
     let home = TempHome::new();
-    // A cache of its own: nothing is compiled yet.
-    std::fs::create_dir_all(home.join(".runbridge/cache/python")).unwrap();
+    // A cache of its own: nothing is compiled yet, but somebody was killed while it was.
+    let cache = home.join(".runbridge/cache/python");
+    std::fs::create_dir_all(&cache).unwrap();
+    let unfinished = cache.join("python-0123456789abcdef-0.0123456789abcdef.partial");
+    std::fs::write(&unfinished, "half of it").unwrap();
     let bridge = builtin().start(home);
     let params = json!({
         "name": "run_python",
@@ -249,6 +260,65 @@ fn the_first_start_on_a_machine_tells_what_it_does() {
             .stderr()
             .contains("preparing the built-in Python")
     );
+    assert!(!unfinished.exists());
+    bridge.close();
+}
+
+#[test]
+fn a_compilation_ends_with_the_sidecar_that_wanted_it() {
+    let home = TempHome::new();
+    std::fs::create_dir_all(home.join(".runbridge/cache/python")).unwrap();
+    let bridge = builtin().start(home);
+    let compiler = wait_for(Duration::from_mins(1), || {
+        workers(&bridge).into_iter().find(|worker| {
+            let words = std::fs::read(format!("/proc/{worker}/cmdline")).unwrap_or_default();
+            String::from_utf8_lossy(&words).contains("Compile")
+        })
+    });
+    let compiler = compiler.expect("nothing is compiled");
+    kill(bridge.client().pid());
+    let status = format!("/proc/{compiler}/status");
+    let gone = wait_for(Duration::from_mins(1), || {
+        let status = std::fs::read_to_string(&status).unwrap_or_default();
+        // Whoever takes in orphans here may be slow to notice that one has ended.
+        (status.is_empty() || status.contains("State:\tZ")).then_some(())
+    });
+    assert!(gone.is_some(), "the compiler goes on");
+}
+
+#[test]
+fn hundreds_of_sessions_one_after_another_leave_nothing() {
+    let bridge = builtin().start(TempHome::new());
+    let run = |number: u32| {
+        let reply = bridge.run_with(json!({ "code": "print(1)", "session": format!("n{number}") }));
+        assert_eq!(reply.stdout(), "1\n", "{}", reply.result);
+    };
+    let descriptors = || {
+        let folder = format!("/proc/{}/fd", bridge.client().pid());
+        std::fs::read_dir(folder).unwrap().count()
+    };
+    // Until as many interpreters live as may, and the allocator has what it needs.
+    for number in 0..60 {
+        run(number);
+    }
+    let alive = workers(&bridge).len();
+    let before = (descriptors(), bridge.client().memory_kib("VmRSS"));
+    for number in 60..300 {
+        run(number);
+    }
+    // One may be on its way up or down as they are counted.
+    let settled = wait_for(Duration::from_mins(1), || {
+        (workers(&bridge).len() <= alive + 1 && descriptors() <= before.0 + 8).then_some(())
+    });
+    assert!(
+        settled.is_some(),
+        "{} workers and {} descriptors, {alive} and {} before",
+        workers(&bridge).len(),
+        descriptors(),
+        before.0
+    );
+    let grown = bridge.client().memory_kib("VmRSS").saturating_sub(before.1);
+    assert!(grown < 12 << 10, "{grown} KiB more");
     bridge.close();
 }
 

@@ -64,7 +64,12 @@ fn on(engine: Engine) -> BridgeOptions {
 
 /// A bridge on any engine with no servers.
 fn bridge() -> Bridge {
-    on(engine()).start(TempHome::new())
+    bridge_on(engine())
+}
+
+/// A bridge on `engine` with no servers.
+fn bridge_on(engine: Engine) -> Bridge {
+    on(engine).start(TempHome::new())
 }
 
 /// A bridge on `engine` with the scripted server, as `stub`.
@@ -141,3 +146,28 @@ macro_rules! on_every_sandbox {
     )* };
 }
 use on_every_sandbox;
+
+/// Make two tests of each function: in a container of the first engine, and in the built-in sandbox.
+/// For what differs between the kinds, and not between engines.
+macro_rules! on_both_kinds {
+    ($($case:ident),* $(,)?) => { $(
+        mod $case {
+            #[test]
+            fn container() {
+                match crate::engines().into_iter().next() {
+                    Some(engine) => super::$case(engine),
+                    None => runbridge_testkit::skip(
+                        concat!(stringify!($case), " in a container"),
+                        "no engine is there",
+                    ),
+                }
+            }
+
+            #[test]
+            fn builtin() {
+                crate::run_case("builtin", stringify!($case), super::$case);
+            }
+        }
+    )* };
+}
+use on_both_kinds;

@@ -2,12 +2,34 @@
 
 use serde_json::json;
 
-use crate::{bridge, engine, on, with_stub, with_stub_and};
-use runbridge_testkit::TempHome;
+use crate::{bridge_on, on, on_both_kinds, with_stub, with_stub_and};
+use runbridge_testkit::{Engine, TempHome};
 
-#[test]
-fn every_name_of_the_contract_is_bare_and_imports_work() {
-    let bridge = with_stub(engine());
+on_both_kinds!(
+    every_name_of_the_contract_is_bare_and_imports_work,
+    variables_imports_and_functions_stay_until_reset,
+    top_level_await_and_the_ways_people_write_asyncio_work,
+    servers_are_told_of_in_all_the_ways,
+    docs_are_a_list_in_three_details_and_search_finds_before_anything_is_called,
+    search_covers_servers_that_were_never_started,
+    call_tool_gives_the_value_and_call_tool_raw_the_unchanged_result,
+    values_are_what_the_contract_says,
+    proxies_take_keywords_or_one_mapping_and_any_name,
+    aliases_of_servers_are_identifiers_that_do_not_clash,
+    arguments_are_checked_before_anything_is_sent,
+    an_integer_that_would_be_rounded_on_its_way_is_refused,
+    a_schema_of_any_shape_is_accepted_and_an_unreadable_one_checks_nothing,
+    a_coroutine_that_was_never_awaited_is_reported_with_its_line,
+    a_failed_call_raises_an_error_with_all_its_facts,
+    one_failing_call_never_ends_the_others,
+    calls_made_together_run_together_up_to_the_bound,
+    display_shows_pictures_and_prints_the_rest,
+    saved_tools_outlive_the_bridge_and_a_same_named_one_is_replaced,
+    the_sandbox_tells_of_itself,
+);
+
+fn every_name_of_the_contract_is_bare_and_imports_work(engine: Engine) {
+    let bridge = with_stub(engine);
     let printed = bridge.prints(
         "
 missing = [name for name in '''mcp runtime mcp_servers mcp_stub display save_tool list_saved_tools
@@ -31,9 +53,8 @@ print(await echo(text='imported'))
     bridge.close();
 }
 
-#[test]
-fn variables_imports_and_functions_stay_until_reset() {
-    let bridge = bridge();
+fn variables_imports_and_functions_stay_until_reset(engine: Engine) {
+    let bridge = bridge_on(engine);
     bridge.prints("import math\nx = 40\ndef plus(n):\n    return x + n\nclass Kept: pass");
     assert_eq!(
         bridge.prints("print(plus(2), math.floor(2.5), Kept.__name__)"),
@@ -47,9 +68,8 @@ fn variables_imports_and_functions_stay_until_reset() {
     bridge.close();
 }
 
-#[test]
-fn top_level_await_and_the_ways_people_write_asyncio_work() {
-    let bridge = bridge();
+fn top_level_await_and_the_ways_people_write_asyncio_work(engine: Engine) {
+    let bridge = bridge_on(engine);
     assert_eq!(
         bridge.prints("import asyncio\nawait asyncio.sleep(0)\nprint('awaited')"),
         "awaited\n"
@@ -62,9 +82,8 @@ fn top_level_await_and_the_ways_people_write_asyncio_work() {
     bridge.close();
 }
 
-#[test]
-fn servers_are_told_of_in_all_the_ways() {
-    let bridge = with_stub(engine());
+fn servers_are_told_of_in_all_the_ways(engine: Engine) {
+    let bridge = with_stub(engine);
     let told = bridge.json(
         "
 import json
@@ -104,9 +123,8 @@ print(json.dumps({
     bridge.close();
 }
 
-#[test]
-fn docs_are_a_list_in_three_details_and_search_finds_before_anything_is_called() {
-    let bridge = with_stub(engine());
+fn docs_are_a_list_in_three_details_and_search_finds_before_anything_is_called(engine: Engine) {
+    let bridge = with_stub(engine);
     let told = bridge.json(
         "
 import json
@@ -150,8 +168,7 @@ print(json.dumps({
     bridge.close();
 }
 
-#[test]
-fn search_covers_servers_that_were_never_started() {
+fn search_covers_servers_that_were_never_started(engine: Engine) {
     let home = TempHome::new();
     let starts = home.join("starts");
     let tools = home.join("tools.json");
@@ -159,7 +176,7 @@ fn search_covers_servers_that_were_never_started() {
     std::fs::write(&tools, other.to_string()).unwrap();
     let stub = home.stub(&["--starts", &starts.to_string_lossy()]);
     let zoo = home.stub(&["--tools-file", &tools.to_string_lossy()]);
-    let bridge = on(engine())
+    let bridge = on(engine)
         .server("stub", stub)
         .server("zoo", zoo)
         .start(home);
@@ -168,9 +185,8 @@ fn search_covers_servers_that_were_never_started() {
     bridge.close();
 }
 
-#[test]
-fn call_tool_gives_the_value_and_call_tool_raw_the_unchanged_result() {
-    let bridge = with_stub(engine());
+fn call_tool_gives_the_value_and_call_tool_raw_the_unchanged_result(engine: Engine) {
+    let bridge = with_stub(engine);
     let told = bridge.json(
         "
 import json
@@ -195,9 +211,8 @@ print(json.dumps({
     bridge.close();
 }
 
-#[test]
-fn values_are_what_the_contract_says() {
-    let bridge = with_stub(engine());
+fn values_are_what_the_contract_says(engine: Engine) {
+    let bridge = with_stub(engine);
     let printed = bridge.prints(
         "
 print(repr(await mcp_stub.echo(text='plain')))
@@ -219,9 +234,8 @@ print([block['text'] for block in blocks])
     bridge.close();
 }
 
-#[test]
-fn proxies_take_keywords_or_one_mapping_and_any_name() {
-    let bridge = with_stub(engine());
+fn proxies_take_keywords_or_one_mapping_and_any_name(engine: Engine) {
+    let bridge = with_stub(engine);
     let printed = bridge.prints(
         "
 print(await mcp_stub.echo(text='keyword'))
@@ -242,11 +256,10 @@ print(runtime.python_name('stub', 'class'))
     bridge.close();
 }
 
-#[test]
-fn aliases_of_servers_are_identifiers_that_do_not_clash() {
+fn aliases_of_servers_are_identifiers_that_do_not_clash(engine: Engine) {
     let home = TempHome::new();
     let entry = home.stub(&[]);
-    let bridge = on(engine())
+    let bridge = on(engine)
         .server("my-server.v2", entry.clone())
         .server("my_server_v2", home.stub(&["--tools", "1"]))
         .start(home);
@@ -264,9 +277,8 @@ for server in ('my-server.v2', 'my_server_v2'):
     bridge.close();
 }
 
-#[test]
-fn arguments_are_checked_before_anything_is_sent() {
-    let bridge = with_stub(engine());
+fn arguments_are_checked_before_anything_is_sent(engine: Engine) {
+    let bridge = with_stub(engine);
     let printed = bridge.prints(
         "
 import json
@@ -307,9 +319,8 @@ print(await attempt(mcp_stub.open_schema(repo_name='x', whatever=1)))
     bridge.close();
 }
 
-#[test]
-fn an_integer_that_would_be_rounded_on_its_way_is_refused() {
-    let bridge = with_stub(engine());
+fn an_integer_that_would_be_rounded_on_its_way_is_refused(engine: Engine) {
+    let bridge = with_stub(engine);
     let printed = bridge.prints(
         "
 print(await mcp_stub.add(a=2**63 - 2, b=1))
@@ -342,8 +353,7 @@ print((await mcp_stub.counts())['calls'] - before)
     bridge.close();
 }
 
-#[test]
-fn a_schema_of_any_shape_is_accepted_and_an_unreadable_one_checks_nothing() {
+fn a_schema_of_any_shape_is_accepted_and_an_unreadable_one_checks_nothing(engine: Engine) {
     let home = TempHome::new();
     let tools = json!([
         { "name": "referring", "description": "d", "inputSchema": {
@@ -357,7 +367,7 @@ fn a_schema_of_any_shape_is_accepted_and_an_unreadable_one_checks_nothing() {
     ]);
     std::fs::write(home.join("tools.json"), tools.to_string()).unwrap();
     let entry = home.stub(&["--tools-file", &home.join("tools.json").to_string_lossy()]);
-    let bridge = on(engine()).server("shapes", entry).start(home);
+    let bridge = on(engine).server("shapes", entry).start(home);
     let printed = bridge.prints(
         "
 for make in (lambda: mcp_shapes.referring(id=None), lambda: mcp_shapes.referring(id='x'), lambda: mcp_shapes.closed(b=1),
@@ -375,9 +385,8 @@ for make in (lambda: mcp_shapes.referring(id=None), lambda: mcp_shapes.referring
     bridge.close();
 }
 
-#[test]
-fn a_coroutine_that_was_never_awaited_is_reported_with_its_line() {
-    let bridge = with_stub(engine());
+fn a_coroutine_that_was_never_awaited_is_reported_with_its_line(engine: Engine) {
+    let bridge = with_stub(engine);
     let reply = bridge.run("print('one')\nmcp_stub.echo(text='forgotten')\nprint('two')");
     assert!(reply.stdout().starts_with("one\ntwo\n"), "{}", reply.result);
     let text = reply.text();
@@ -390,9 +399,8 @@ fn a_coroutine_that_was_never_awaited_is_reported_with_its_line() {
     bridge.close();
 }
 
-#[test]
-fn a_failed_call_raises_an_error_with_all_its_facts() {
-    let bridge = with_stub(engine());
+fn a_failed_call_raises_an_error_with_all_its_facts(engine: Engine) {
+    let bridge = with_stub(engine);
     let printed = bridge.prints(
         "
 import json
@@ -432,9 +440,8 @@ for make in (lambda: mcp_stub.fail(), lambda: mcp_stub.rpc_error(), lambda: mcp_
     bridge.close();
 }
 
-#[test]
-fn one_failing_call_never_ends_the_others() {
-    let bridge = with_stub(engine());
+fn one_failing_call_never_ends_the_others(engine: Engine) {
+    let bridge = with_stub(engine);
     let printed = bridge.prints(
         "
 results = await runtime.gather(mcp_stub.echo(text='a'), mcp_stub.fail(), mcp_stub.sleep_ms(ms=50))
@@ -448,10 +455,9 @@ print(results[0], type(results[1]).__name__)
     bridge.close();
 }
 
-#[test]
-fn calls_made_together_run_together_up_to_the_bound() {
+fn calls_made_together_run_together_up_to_the_bound(engine: Engine) {
     let bridge = with_stub_and(
-        engine(),
+        engine,
         &[],
         json!({ "version": 1, "limits": { "calls_at_once_max": 8 } }),
     );
@@ -466,9 +472,8 @@ print((await mcp_stub.counts())['peak'])
     bridge.close();
 }
 
-#[test]
-fn display_shows_pictures_and_prints_the_rest() {
-    let bridge = bridge();
+fn display_shows_pictures_and_prints_the_rest(engine: Engine) {
+    let bridge = bridge_on(engine);
     let reply = bridge.run(
         "
 import base64
@@ -489,9 +494,8 @@ display({'a': 1})
     bridge.close();
 }
 
-#[test]
-fn saved_tools_outlive_the_bridge_and_a_same_named_one_is_replaced() {
-    let mut bridge = bridge();
+fn saved_tools_outlive_the_bridge_and_a_same_named_one_is_replaced(engine: Engine) {
+    let mut bridge = bridge_on(engine);
     bridge.prints("def double(n):\n    'Twice the number.'\n    return n * 2\nsave_tool(double)");
     bridge.prints("def double(n):\n    return n + n + 0.5\nsave_tool(double)");
     bridge.restart();
@@ -508,14 +512,18 @@ fn saved_tools_outlive_the_bridge_and_a_same_named_one_is_replaced() {
     bridge.close();
 }
 
-#[test]
-fn the_sandbox_tells_of_itself() {
-    let bridge = on(engine())
+fn the_sandbox_tells_of_itself(engine: Engine) {
+    let kind = if engine.is_builtin() {
+        "wasi"
+    } else {
+        "container"
+    };
+    let bridge = on(engine)
         .variable("MCP_BRIDGE_MEMORY", "300m")
         .start(TempHome::new());
     let told = bridge.json("import json\nprint(json.dumps(runtime.sandbox()))");
     let text = told.to_string();
-    assert!(text.contains("container"), "{text}");
+    assert!(text.contains(kind), "{text}");
     assert!(text.contains(&(300_u64 << 20).to_string()), "{text}");
     bridge.close();
 }

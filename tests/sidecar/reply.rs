@@ -2,8 +2,23 @@
 
 use serde_json::{Value, json};
 
-use crate::{bridge, engine, on};
-use runbridge_testkit::{Reply, TempHome};
+use crate::{bridge_on, on, on_both_kinds};
+use runbridge_testkit::{Engine, Reply, TempHome};
+
+on_both_kinds!(
+    the_text_has_stdout_then_stderr_then_the_value,
+    output_keeps_every_byte_of_blank_lines_and_line_ends,
+    fields_with_nothing_in_them_are_left_out,
+    the_fields_tell_of_calls_servers_and_the_timeout,
+    an_uncaught_exception_is_an_error_with_the_users_lines_alone,
+    exit_codes_are_told_when_they_are_not_zero,
+    toon_mode_gives_a_fenced_block_of_the_same_fields,
+    a_long_output_keeps_head_and_tail_and_the_rest_can_be_read,
+    the_cap_holds_whatever_path_the_bytes_take,
+    the_cap_is_a_setting,
+    control_characters_and_lone_surrogates_arrive,
+    images_follow_the_text,
+);
 
 const CAP: usize = 20_000;
 
@@ -14,9 +29,8 @@ fn at(text: &str, part: &str) -> usize {
         .unwrap_or_else(|| panic!("{part:?} is not in {text:?}"))
 }
 
-#[test]
-fn the_text_has_stdout_then_stderr_then_the_value() {
-    let bridge = bridge();
+fn the_text_has_stdout_then_stderr_then_the_value(engine: Engine) {
+    let bridge = bridge_on(engine);
     let reply = bridge
         .run("import sys\nprint('to err', file=sys.stderr)\nprint('to out')\n['the', 'value']");
     let text = reply.text();
@@ -32,9 +46,8 @@ fn the_text_has_stdout_then_stderr_then_the_value() {
     bridge.close();
 }
 
-#[test]
-fn output_keeps_every_byte_of_blank_lines_and_line_ends() {
-    let bridge = bridge();
+fn output_keeps_every_byte_of_blank_lines_and_line_ends(engine: Engine) {
+    let bridge = bridge_on(engine);
     let reply = bridge.run("print('a\\n\\n  b\\t\\r\\nc\\n\\n', end='')");
     assert_eq!(reply.stdout(), "a\n\n  b\t\r\nc\n\n");
     assert!(
@@ -45,9 +58,8 @@ fn output_keeps_every_byte_of_blank_lines_and_line_ends() {
     bridge.close();
 }
 
-#[test]
-fn fields_with_nothing_in_them_are_left_out() {
-    let bridge = bridge();
+fn fields_with_nothing_in_them_are_left_out(engine: Engine) {
+    let bridge = bridge_on(engine);
     let reply = bridge.run("x = 1");
     let fields = reply.result["structuredContent"].as_object().unwrap();
     assert_eq!(fields["status"], "success");
@@ -60,9 +72,8 @@ fn fields_with_nothing_in_them_are_left_out() {
     bridge.close();
 }
 
-#[test]
-fn the_fields_tell_of_calls_servers_and_the_timeout() {
-    let bridge = crate::with_stub(engine());
+fn the_fields_tell_of_calls_servers_and_the_timeout(engine: Engine) {
+    let bridge = crate::with_stub(engine);
     let code = "for text in 'ab':\n    print(await mcp_stub.echo(text=text))";
     let reply = bridge.run(code);
     assert_eq!(reply.stdout(), "a\nb\n");
@@ -77,9 +88,8 @@ fn the_fields_tell_of_calls_servers_and_the_timeout() {
     bridge.close();
 }
 
-#[test]
-fn an_uncaught_exception_is_an_error_with_the_users_lines_alone() {
-    let bridge = bridge();
+fn an_uncaught_exception_is_an_error_with_the_users_lines_alone(engine: Engine) {
+    let bridge = bridge_on(engine);
     let reply = bridge.run("print('before')\ndef divide(n):\n    return 1 / n\n\ndivide(0)");
     assert_eq!(reply.status(), "error");
     assert!(reply.is_error());
@@ -103,9 +113,8 @@ fn an_uncaught_exception_is_an_error_with_the_users_lines_alone() {
     bridge.close();
 }
 
-#[test]
-fn exit_codes_are_told_when_they_are_not_zero() {
-    let bridge = bridge();
+fn exit_codes_are_told_when_they_are_not_zero(engine: Engine) {
+    let bridge = bridge_on(engine);
     let zero = bridge.run("import sys\nprint('bye')\nsys.exit()");
     assert_eq!(zero.status(), "success", "{}", zero.result);
     let three = bridge.run("import sys\nprint('before')\nsys.exit(3)");
@@ -123,9 +132,8 @@ fn exit_codes_are_told_when_they_are_not_zero() {
     bridge.close();
 }
 
-#[test]
-fn toon_mode_gives_a_fenced_block_of_the_same_fields() {
-    let bridge = on(engine())
+fn toon_mode_gives_a_fenced_block_of_the_same_fields(engine: Engine) {
+    let bridge = on(engine)
         .variable("MCP_BRIDGE_OUTPUT_MODE", "toon")
         .start(TempHome::new());
     let reply = bridge.run("print('in toon')\n41 + 1");
@@ -171,9 +179,8 @@ fn size(value: &Value) -> usize {
     }
 }
 
-#[test]
-fn a_long_output_keeps_head_and_tail_and_the_rest_can_be_read() {
-    let bridge = bridge();
+fn a_long_output_keeps_head_and_tail_and_the_rest_can_be_read(engine: Engine) {
+    let bridge = bridge_on(engine);
     let reply = bridge.run("print('HEAD' + 'x' * 100_000 + 'TAIL')");
     assert_within_cap(&reply);
     let text = reply.text();
@@ -190,19 +197,24 @@ fn a_long_output_keeps_head_and_tail_and_the_rest_can_be_read() {
     bridge.close();
 }
 
-#[test]
-fn the_cap_holds_whatever_path_the_bytes_take() {
-    let bridge = bridge();
+fn the_cap_holds_whatever_path_the_bytes_take(engine: Engine) {
+    // The built-in sandbox has no processes.
+    let processes = !engine.is_builtin();
+    let bridge = bridge_on(engine);
+    let of_a_process =
+        "import subprocess\nsubprocess.run(['python3', '-c', 'print(\"c\" * 100_000)'])";
     for code in [
         "import sys\nsys.stderr.write('e' * 100_000)",
         "'r' * 100_000",
         "raise ValueError('v' * 100_000)",
         "import os\nos.write(1, b'w' * 100_000)",
-        "import subprocess\nsubprocess.run(['python3', '-c', 'print(\"c\" * 100_000)'])",
         "import sys\nprint('o' * 15_000)\nsys.stderr.write('e' * 15_000)\n'r' * 15_000",
         "import sys\nsys.exit('m' * 100_000)",
         "print('\\u4f60' * 100_000)",
-    ] {
+    ]
+    .into_iter()
+    .chain(processes.then_some(of_a_process))
+    {
         let reply = bridge.run(code);
         assert_within_cap(&reply);
         assert!(
@@ -214,10 +226,9 @@ fn the_cap_holds_whatever_path_the_bytes_take() {
     bridge.close();
 }
 
-#[test]
-fn the_cap_is_a_setting() {
+fn the_cap_is_a_setting(engine: Engine) {
     let home = TempHome::new();
-    let bridge = on(engine())
+    let bridge = on(engine)
         .settings(json!({ "version": 1, "limits": { "reply_chars_max": 2_000 } }))
         .start(home);
     let reply = bridge.run("print('x' * 10_000)");
@@ -226,9 +237,8 @@ fn the_cap_is_a_setting() {
     bridge.close();
 }
 
-#[test]
-fn control_characters_and_lone_surrogates_arrive() {
-    let bridge = bridge();
+fn control_characters_and_lone_surrogates_arrive(engine: Engine) {
+    let bridge = bridge_on(engine);
     assert_eq!(
         bridge.prints("print('a\\x00b\\x1b[31mred\\x1b[0m\\rcr')"),
         "a\0b\u{1b}[31mred\u{1b}[0m\rcr\n"
@@ -241,9 +251,8 @@ fn control_characters_and_lone_surrogates_arrive() {
     bridge.close();
 }
 
-#[test]
-fn images_follow_the_text() {
-    let bridge = crate::with_stub(engine());
+fn images_follow_the_text(engine: Engine) {
+    let bridge = crate::with_stub(engine);
     let reply = bridge
         .run("print('first')\nblocks = await mcp_stub.image()\ndisplay(blocks[0])\nprint('last')");
     assert_eq!(reply.status(), "success", "{}", reply.result);

@@ -395,7 +395,7 @@ impl Server {
         self.trace(&json!({ "event": "said", "said": question }));
         self.send(&question);
         receiver
-            .recv_timeout(Duration::from_secs(5))
+            .recv_timeout(Duration::from_secs(30))
             .unwrap_or_else(|_| json!("none"))
     }
 

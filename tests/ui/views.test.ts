@@ -5,7 +5,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
-import { accessible, fits, open, views, type Options, type View } from './window';
+import { accessible, asked, fits, open, views, type Options, type View } from './window';
 
 const pictures = fileURLToPath(new URL('pictures', import.meta.url));
 mkdirSync(pictures, { recursive: true });
@@ -100,6 +100,28 @@ for (const theme of ['light', 'dark'] as const) {
       }
     });
   }
+
+  test(`question, ${theme}`, async () => {
+    const page = await open({ theme, still: true });
+    await asked(page, 'form');
+    await accessible(page);
+    await fits(page);
+    await page.mouse.move(0, 719);
+    await picture(page, `${pictures}/question-${theme}.png`);
+  });
+
+  test(`question, ${theme}, 720 × 480`, async () => {
+    for (const what of ['form', 'confirm', 'page'] as const) {
+      const page = await open({ view: 'activity', open: 'run-44', theme, size: [720, 480] });
+      const card = await asked(page, what);
+      // What answers is in sight, and so is a part of the view.
+      await card.getByRole('button', { name: 'Decline' }).click({ trial: true });
+      const box = await card.boundingBox();
+      expect((box?.y ?? 0) + (box?.height ?? 0)).toBeLessThan(400);
+      await accessible(page);
+      await fits(page);
+    }
+  });
 
   for (const { name, options } of parts) {
     test(`${name}, ${theme}`, async () => {

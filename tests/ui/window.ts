@@ -3,7 +3,7 @@
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import axe from 'axe-core';
-import { chromium, type Browser, type Page } from 'playwright-core';
+import { chromium, type Browser, type Locator, type Page } from 'playwright-core';
 import { afterAll, afterEach, beforeAll, expect, inject } from 'vitest';
 
 export const views = ['home', 'servers', 'clients', 'sandbox', 'memory', 'activity', 'settings'] as const;
@@ -139,10 +139,19 @@ export async function fits(page: Page): Promise<void> {
   expect(wrong).toEqual([]);
 }
 
+/** A server of the recorded bridge asks something; gives the card. */
+export async function asked(page: Page, what: 'form' | 'confirm' | 'page'): Promise<Locator> {
+  await page.evaluate((it) => (window as unknown as { recorded: Recorded }).recorded.asks(it), what);
+  const card = page.getByRole('region', { name: /asks you$/ });
+  await card.waitFor();
+  return card;
+}
+
 /** What makes things happen in the recorded bridge. */
 export interface Recorded {
   emit(change: object, lose?: boolean): void;
   playRun(step: number): Promise<void>;
+  asks(what: 'form' | 'confirm' | 'page'): void;
   serverBecomesReady(name: string): void;
   clientForgets(id: string): void;
 }

@@ -99,7 +99,46 @@ async fn main() {
     );
     session.end().await;
     #[cfg(target_os = "linux")]
-    many(200).await;
+    {
+        many(200).await;
+        in_turn(10_000).await;
+    }
+}
+
+/// Start and end many sessions, and see what is left of them.
+#[cfg(target_os = "linux")]
+async fn in_turn(count: usize) {
+    let descriptors = || std::fs::read_dir("/proc/self/fd").unwrap().count();
+    let resident_kib = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.and_then(|line| line.split_whitespace().next());
+        number.unwrap().parse::<f64>().unwrap()
+    };
+    let mut begun = (0, 0.0);
+    let started = Instant::now();
+    for number in 0..count {
+        if number == count / 10 {
+            begun = (descriptors(), resident_kib());
+        }
+        let mut session = Session::start().await;
+        assert_eq!(session.run("1 + 1").await.value(), "2");
+        session.end().await;
+    }
+    let each = started.elapsed().as_secs_f64() * 1e3 / count as f64;
+    tell(&format!("each of {count} sessions in turn"), each, "ms");
+    tell(
+        "memory of the host after nine tenths of them",
+        (resident_kib() - begun.1) / 1024.0,
+        "MiB more",
+    );
+    let more = descriptors() as f64 - begun.0 as f64;
+    tell("descriptors after them", more, "more");
+    tell(
+        "processes after them",
+        session::workers().len() as f64,
+        "left",
+    );
 }
 
 /// Start many sessions, leave them idle, and see what one costs.
@@ -118,28 +157,12 @@ async fn many(count: usize) {
         each,
         "ms",
     );
-    let me = std::process::id().to_string();
-    let mut private = Vec::new();
-    for entry in std::fs::read_dir("/proc").unwrap().flatten() {
-        let read = |name: &str| std::fs::read_to_string(entry.path().join(name));
-        let (Ok(status), Ok(memory)) = (read("status"), read("smaps_rollup")) else {
-            continue;
-        };
-        if status
-            .lines()
-            .any(|line| line.strip_prefix("PPid:\t") == Some(&me))
-        {
-            let line = memory
-                .lines()
-                .find_map(|line| line.strip_prefix("Private_Dirty:"));
-            let kilobytes =
-                line.and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
-            private.extend(kilobytes);
-        }
-    }
+    let private = session::workers()
+        .into_iter()
+        .filter_map(session::private_mib);
     tell(
         "private memory of an idle session",
-        median(private) / 1024.0,
+        median(private.collect()),
         "MiB",
     );
     let mut last = sessions.pop().unwrap();

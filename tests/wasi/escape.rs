@@ -10,10 +10,10 @@ const CASES: &[(&str, &str)] = &[
     // No network.
     (
         "import socket; socket.socket()",
-        "OSError: [Errno 58] Not supported",
+        "OSError: the sandbox has no network",
     ),
     (
-        "import socket; socket.socketpair()",
+        "import _socket; _socket.socket()",
         "OSError: [Errno 58] Not supported",
     ),
     (
@@ -25,7 +25,7 @@ const CASES: &[(&str, &str)] = &[
         "OSError: the sandbox has no network",
     ),
     (
-        "import socket; socket.gethostbyname('localhost')",
+        "import _socket; _socket.gethostbyname('localhost')",
         "gaierror",
     ),
     (
@@ -77,7 +77,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "import _thread; _thread.start_new_thread(print, ())",
-        "RuntimeError: can't start new thread",
+        "RuntimeError: the built-in sandbox has no threads",
     ),
     (
         "import concurrent.futures as c; c.ThreadPoolExecutor().submit(print)",
@@ -85,26 +85,20 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "import concurrent.futures as c; c.ProcessPoolExecutor()",
-        "NotImplementedError",
+        "OSError: the built-in sandbox has no processes",
     ),
     (
         "import multiprocessing; multiprocessing.Process(target=print).start()",
-        "Error",
+        "OSError: the built-in sandbox has no processes",
     ),
     // No native code.
     (
         "import ctypes",
-        "ModuleNotFoundError: No module named '_ctypes'",
+        "ModuleNotFoundError: ctypes is not in the built-in sandbox",
     ),
-    ("import mmap", "ModuleNotFoundError: No module named 'mmap'"),
-    (
-        "import fcntl",
-        "ModuleNotFoundError: No module named 'fcntl'",
-    ),
-    (
-        "import resource",
-        "ModuleNotFoundError: No module named 'resource'",
-    ),
+    ("import mmap", "ModuleNotFoundError: mmap is not in"),
+    ("import fcntl", "ModuleNotFoundError: fcntl is not in"),
+    ("import resource", "ModuleNotFoundError: resource is not in"),
     (
         "import importlib.machinery as m; m.ExtensionFileLoader('x', '/tmp/x.so').create_module(None)",
         "AttributeError",

@@ -12,5 +12,9 @@
 mod cache;
 mod escape;
 mod limits;
+mod modules;
 mod runs;
 mod session;
+#[cfg(target_os = "linux")]
+mod sessions;
+mod spares;

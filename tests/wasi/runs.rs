@@ -83,30 +83,6 @@ async fn a_task_lives_on_between_runs_and_prints_under_its_own_run() {
 }
 
 #[tokio::test]
-async fn what_is_missing_says_what_to_do() {
-    let mut session = Session::start().await;
-    for (code, wanted) in [
-        (
-            "import threading; threading.Thread(target=print).start()",
-            "asyncio.gather",
-        ),
-        (
-            "import asyncio; await asyncio.to_thread(print)",
-            "asyncio.gather",
-        ),
-        (
-            "import subprocess; subprocess.run(['ls'])",
-            "switch to Container",
-        ),
-    ] {
-        let raised = session.run(code).await.raised();
-        assert!(raised.contains(wanted), "{code}: {raised}");
-    }
-    let ran = session.run("import pandas").await;
-    assert!(ran.notes().contains("switch to Container"), "{ran:?}");
-}
-
-#[tokio::test]
 async fn a_process_that_ends_itself_leaves_the_variables_as_they_were() {
     let mut session = Session::start().await;
     session

@@ -8,8 +8,8 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use runbridge_sandbox::wasi::{Wasi, WorkerCommand};
 use runbridge_sandbox::{
-    CallError, CallHandler, GuestExit, Interpreter, OutputSink, RunEnd, RunOutcome, RunRequest,
-    SandboxLimits, Stream,
+    CallError, CallHandler, Guest, GuestExit, Interpreter, OutputSink, RunEnd, RunOutcome,
+    RunRequest, SandboxLimits, Stream,
 };
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -51,6 +51,34 @@ pub(crate) async fn prepare(cache: &Path) -> Wasi {
     Wasi::prepare(&module(), cache, worker())
         .await
         .expect("build it with `cargo xtask guest`")
+}
+
+/// Processes that this one has started: workers, ended or not.
+#[cfg(target_os = "linux")]
+pub(crate) fn workers() -> Vec<u32> {
+    let me = std::process::id().to_string();
+    std::fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| {
+            let pid = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+            let parent = status
+                .lines()
+                .find_map(|line| line.strip_prefix("PPid:\t"))?;
+            (parent == me).then_some(pid)
+        })
+        .collect()
+}
+
+/// Memory of a process that it shares with no other, in MiB.
+#[cfg(target_os = "linux")]
+pub(crate) fn private_mib(pid: u32) -> Option<f64> {
+    let memory = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).ok()?;
+    let line = memory
+        .lines()
+        .find_map(|line| line.strip_prefix("Private_Dirty:"))?;
+    let kib: f64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(kib / 1024.0)
 }
 
 /// What a run printed and how it ended.
@@ -95,7 +123,10 @@ impl Session {
     }
 
     pub(crate) async fn limited(limits: &SandboxLimits) -> Self {
-        let guest = wasi().await.start(limits, WORKER_GRACE_MS).unwrap();
+        Self::of(wasi().await.start(limits, WORKER_GRACE_MS).unwrap()).await
+    }
+
+    pub(crate) async fn of(guest: Guest) -> Self {
         let printed = Printed::default();
         let sink = Box::new(printed.clone());
         let interpreter = Interpreter::attach(guest, sink, Duration::from_secs(30))

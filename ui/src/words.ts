@@ -1,7 +1,7 @@
 // Every sentence that a user reads. Views hold none, so that another language is another file of this
 // shape. Numbers come in already written by `format.ts`.
 
-import type { ApiError, ClientAction, ErrorCode, LimitGroup, MemoryOrder, RunStatus } from './ipc/bindings';
+import type { ApiError, ClientAction, ErrorCode, LimitGroup, MemoryOrder, RunStatus, TextFormat } from './ipc/bindings';
 import type { View } from './state/navigation.svelte';
 
 interface ErrorWords {
@@ -91,6 +91,41 @@ export const words = {
     text: 'No run starts and no tool is called until you resume.',
     resume: 'Resume',
     pause: 'Pause all',
+  },
+
+  questions: {
+    asks: (server: string): string => `${server} asks you`,
+    waits: (client: string, left: string): string => `A run of ${client} waits for your answer, ${left} more`,
+    more: (amount: string): string => plural(amount, 'more question after this', 'more questions after this'),
+    page: (host: string): string => `To answer, a page of ${host} opens in your browser. Agree only if you know that site.`,
+    goesTo: (server: string): string => `Your answer goes to ${server}. Never give a password here.`,
+    send: 'Send answer',
+    agree: 'Agree',
+    openPage: 'Open page',
+    decline: 'Decline',
+    dismiss: 'Close without an answer',
+    optional: (label: string): string => `${label} (optional)`,
+    choose: 'Choose',
+    formats: {
+      email: 'name@example.com',
+      uri: 'https://example.com',
+      date: '2026-11-30',
+      date_time: '2026-11-30T09:30:00Z',
+    } satisfies Record<TextFormat, string>,
+    wrong: {
+      missing: 'It needs a value.',
+      short: (chars: string): string => `Write at least ${chars} characters.`,
+      long: (chars: string): string => `Write at most ${chars} characters.`,
+      number: 'Write a number such as 12 or 0.5.',
+      whole: 'Write a whole number.',
+      min: (bound: string): string => `It must be at least ${bound}.`,
+      max: (bound: string): string => `It must be at most ${bound}.`,
+      email: 'Write a mail address such as name@example.com.',
+      uri: 'Write an address such as https://example.com.',
+      date: 'Write a date such as 2026-11-30.',
+      dateTime: 'Write a moment such as 2026-11-30T09:30:00Z.',
+      count: (min: string, max: string): string => (min === max ? `Choose ${min}.` : `Choose ${min} to ${max}.`),
+    },
   },
 
   home: {
@@ -322,6 +357,8 @@ export const words = {
     to: 'to',
     tokensLack: (amount: string): string =>
       `${plural(amount, 'server was', 'servers were')} never started, so the figures lack their tools.`,
+    extension: 'Runbridge is installed as an extension',
+    extensionText: (name: string): string => `${name} starts it by itself. To disconnect it, remove the extension in the settings of ${name}.`,
     lost: 'Runbridge is gone from the file',
     lostText: (name: string): string => `${name} or another program rewrote it. Connect again to put the entry back.`,
     shadowed: 'The client reads another file now',
@@ -623,7 +660,7 @@ export const words = {
     launch: 'Start at login',
     launchText: 'Clients share one bridge as long as Runbridge runs.',
     notifications: 'Notifications',
-    notificationsText: 'When a sign-in is needed, a client lost Runbridge or a limit was hit.',
+    notificationsText: 'When a server asks you something or needs a sign-in, a client lost Runbridge, or a limit was hit.',
     appearance: 'Appearance',
     theme: 'Theme',
     themes: { system: 'As the system', light: 'Light', dark: 'Dark' },
@@ -680,6 +717,7 @@ export const words = {
     run_timeout: { title: 'The run took too long' },
     run_out_of_memory: { title: 'The run used too much memory' },
     run_cancelled: { title: 'The run was stopped' },
+    question_not_found: { title: 'The question is closed' },
     run_not_found: { title: 'The run is no longer on record' },
     sandbox_unavailable: { title: 'Python cannot run' },
     image_missing: { title: 'The image is missing' },

@@ -66,7 +66,11 @@ pub(crate) fn of(bridge: &BridgeStatus) -> Shown {
         Item::Text(status.clone()),
         Item::Separator,
         Item::Click {
-            label: "Open Runbridge".to_owned(),
+            label: if bridge.askers.is_empty() {
+                "Open Runbridge".to_owned()
+            } else {
+                "Open Runbridge to answer".to_owned()
+            },
             action: Action::Open,
         },
         Item::Check {
@@ -120,6 +124,11 @@ pub(crate) fn starting() -> Shown {
 fn status_line(bridge: &BridgeStatus) -> String {
     if bridge.paused {
         return "Paused, no run starts".to_owned();
+    }
+    match bridge.askers.as_slice() {
+        [] => {}
+        [one] => return format!("{} asks you something", cut(one)),
+        more => return format!("{} questions for you", more.len()),
     }
     match bridge.attention.as_slice() {
         [] => {}
@@ -379,6 +388,22 @@ mod tests {
                 ["No server was found"]
             ]
         );
+    }
+
+    #[test]
+    fn a_question_is_seen_before_all_else() {
+        let mut bridge = BridgeStatus {
+            askers: vec!["github".to_owned()],
+            ..BridgeStatus::default()
+        };
+        let shown = of(&bridge);
+        assert_eq!(shown.icon, TrayIcon::Attention);
+        assert_eq!(shown.tooltip, "Runbridge: github asks you something");
+        let label = "Open Runbridge to answer".to_owned();
+        let action = Action::Open;
+        assert!(shown.items.contains(&Item::Click { label, action }));
+        bridge.askers.push("mail".to_owned());
+        assert_eq!(of(&bridge).tooltip, "Runbridge: 2 questions for you");
     }
 
     #[test]

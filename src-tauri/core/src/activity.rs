@@ -140,6 +140,8 @@ pub struct RunEnded {
     pub result_tokens: u64,
     /// Tokens of the definitions of all tools that it might have called.
     pub definition_tokens: u64,
+    /// The most memory that it was seen to use, where that can be measured.
+    pub memory_bytes_peak: Option<u64>,
     /// Milliseconds since 1970.
     pub ended_at: i64,
 }
@@ -182,6 +184,8 @@ pub struct RunRow {
     pub result_tokens: u64,
     /// See [`RunEnded`].
     pub definition_tokens: u64,
+    /// See [`RunEnded`].
+    pub memory_bytes_peak: Option<u64>,
 }
 
 /// One run with everything that is kept of it.

@@ -19,6 +19,7 @@ mod client;
 mod command;
 mod error;
 mod memory;
+mod question;
 mod sandbox;
 mod server;
 mod settings;
@@ -37,6 +38,9 @@ pub use error::{ApiError, Attention, ErrorCode, Level, Subject};
 pub use memory::{
     Forgotten, ImportMode, ImportReport, MemoryInfo, MemoryItem, MemoryOrder, MemoryPage,
     MemoryTotals, SavedTool,
+};
+pub use question::{
+    Choice, Question, QuestionAnswer, QuestionField, QuestionInput, QuestionWay, TextFormat,
 };
 pub use sandbox::{
     Backend, ContainerEngine, EngineChoice, EngineState, ImageState, Interpreter, Limit,
@@ -86,6 +90,8 @@ pub struct State {
     pub interpreters: Vec<Interpreter>,
     /// Runs that are queued or running, the oldest first.
     pub runs: Vec<Run>,
+    /// What servers ask the user, the oldest first.
+    pub questions: Vec<Question>,
     /// What has ever happened here, for the list of first steps.
     pub seen: Seen,
     /// Tokens that stayed out of the models' context today.
@@ -220,6 +226,16 @@ pub enum Change {
         run_id: String,
         /// The call.
         call: Box<Call>,
+    },
+    /// A server asks the user.
+    Question {
+        /// What.
+        question: Box<Question>,
+    },
+    /// A question was answered, or nobody waits for its answer any more.
+    QuestionClosed {
+        /// Its identifier.
+        id: String,
     },
     /// A memory item is new or differs.
     MemorySaved {

@@ -27,6 +27,7 @@ use crate::memory::{Memory, MemoryError, MemoryLimits};
 use crate::output::{ConnectionOutputs, OutputLimits, Outputs, run_name};
 use crate::paths::{Environment, NESTED, Paths, PathsError};
 use crate::patience::Patience;
+use crate::questions::OpenQuestions;
 use crate::redact::{Redactor, entry_secrets};
 use crate::sandboxes::{Guests, Sandboxes};
 use crate::saved_tools::{SavedTools, SavedToolsError};
@@ -57,6 +58,7 @@ pub struct Bridge {
     environment: RwLock<Environment>,
     events: Arc<Events>,
     live_runs: Arc<LiveRuns>,
+    open_questions: Arc<OpenQuestions>,
     clients: watch::Sender<Vec<ConnectedClient>>,
     paused: AtomicBool,
     /// One look at the files at a time, so that the last look counts.
@@ -229,6 +231,7 @@ impl Bridge {
             activity: Activity::open(&paths.activity(), settings.retention()),
             id: owner,
             live_runs,
+            open_questions: OpenQuestions::new(Arc::clone(&shared_events)),
             clients: watch::Sender::new(Vec::new()),
             paused: AtomicBool::new(false),
             discovering: tokio::sync::Mutex::new(()),
@@ -538,6 +541,11 @@ impl Bridge {
     /// Runs that have not ended.
     pub fn live_runs(&self) -> &Arc<LiveRuns> {
         &self.live_runs
+    }
+
+    /// Questions of servers that wait in a window.
+    pub(crate) fn open_questions(&self) -> &Arc<OpenQuestions> {
+        &self.open_questions
     }
 
     /// Clients that are attached through sidecars, and each change of them.

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use runbridge_sandbox::{CallError, CallHandler};
@@ -27,7 +27,7 @@ use crate::events::Hint;
 use crate::live_runs::LiveRun;
 use crate::memory::{MemoryError, UpdateResult, Writer};
 use crate::output::{OutputError, run_of_name};
-use crate::questions::{Ask, Asked as Wanted};
+use crate::questions::{Ask, Asked as Wanted, Thinking};
 use crate::redact::Redactor;
 use crate::run::{self, Audience, Report};
 use crate::sandboxes::SandboxFacts;
@@ -65,6 +65,8 @@ pub(crate) struct RunCalls {
     report: Option<Report>,
     /// Puts questions of servers to the person behind the run.
     ask: Option<Ask>,
+    /// The time that they take over them.
+    thinking: Arc<Thinking>,
     notes: Mutex<BTreeSet<String>>,
     /// What the results of its calls would have cost a model.
     result_tokens: AtomicU64,
@@ -170,6 +172,10 @@ impl CallHandler for RunCalls {
     ) -> BoxFuture<'static, Result<Box<RawValue>, CallError>> {
         Box::pin(async move { self.answer(&method, &params).await })
     }
+
+    fn stood_still(&self) -> Duration {
+        self.thinking.so_far()
+    }
 }
 
 impl RunCalls {
@@ -188,6 +194,7 @@ impl RunCalls {
         audience: Audience,
     ) -> Self {
         let settings = bridge.settings();
+        let thinking = Arc::<Thinking>::default();
         Self {
             bridge,
             connection,
@@ -201,7 +208,8 @@ impl RunCalls {
             called: Mutex::default(),
             sandbox,
             report: audience.report,
-            ask: audience.ask,
+            ask: audience.ask.map(|ask| thinking.over(ask)),
+            thinking,
             notes: Mutex::default(),
             result_tokens: AtomicU64::new(0),
         }

@@ -28,6 +28,7 @@ mod edit;
 pub mod entry;
 mod expand;
 mod explicit;
+mod extensions;
 mod fields;
 mod gemini;
 mod goose;

@@ -17,6 +17,7 @@ mod limits;
 mod measure;
 mod memory;
 mod new_servers;
+mod questions;
 mod runs;
 mod sandbox;
 mod secrets;
@@ -38,6 +39,7 @@ use crate::api::{
     MemoryTotals, SandboxStatus, Savings, SecretStore, Seen, Server, SkippedEntry, UpdateState,
 };
 use crate::bridge::{Bridge, Connection};
+use crate::questions::Looker;
 use crate::status::BridgeStatus;
 use forgotten::Forgotten;
 
@@ -86,6 +88,11 @@ struct Inner {
     /// The one sign-in that goes on in a browser.
     signing_in: Mutex<Option<AbortOnDropHandle<()>>>,
     status: watch::Sender<BridgeStatus>,
+    #[allow(
+        dead_code,
+        reason = "while the desk is there, its windows show questions"
+    )]
+    looker: Looker,
 }
 
 /// What windows have been told, to tell only what differs.
@@ -123,6 +130,7 @@ impl Desk {
             measuring: Mutex::default(),
             signing_in: Mutex::default(),
             status: watch::Sender::new(BridgeStatus::default()),
+            looker: bridge.open_questions().look(),
             bridge,
             app,
         });

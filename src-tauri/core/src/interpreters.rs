@@ -151,6 +151,12 @@ impl Lease {
         self.owner.events.hint(Hint::Interpreters);
     }
 
+    /// The memory limit that its interpreter was started with.
+    pub(crate) fn memory_bytes_max(&self) -> Option<u64> {
+        let live = lock(&self.session.live);
+        live.as_ref().map(|live| live.memory_bytes_max)
+    }
+
     /// Its run begins.
     pub(crate) fn busy(&self) {
         if let Some(live) = lock(&self.session.live).as_mut() {

@@ -26,6 +26,7 @@ pub mod memory;
 pub mod output;
 pub mod paths;
 mod patience;
+mod peak;
 mod processes;
 pub mod questions;
 pub mod redact;

@@ -295,6 +295,27 @@ impl LiveRun {
         live.stopped_by
     }
 
+    /// It uses so much memory now.
+    pub(crate) fn uses(&self, memory_bytes: u64) {
+        let mut runs = self.runs.lock();
+        let Some(live) = runs.iter_mut().find(|live| live.run.id == self.id) else {
+            return;
+        };
+        let peak = live.run.memory_bytes_peak;
+        if peak.is_none_or(|peak| peak < memory_bytes) {
+            live.run.memory_bytes_peak = Some(memory_bytes);
+            let run = Box::new(live.run.clone());
+            self.runs.events.tell(Change::Run { run });
+        }
+    }
+
+    /// The most memory that it was seen to use.
+    pub(crate) fn memory_bytes_peak(&self) -> Option<u64> {
+        let runs = self.runs.lock();
+        let live = runs.iter().find(|live| live.run.id == self.id)?;
+        live.run.memory_bytes_peak
+    }
+
     /// A server logged something of its calls.
     pub(crate) fn logged(&self, line: LogLine) {
         let mut runs = self.runs.lock();

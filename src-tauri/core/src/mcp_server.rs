@@ -32,7 +32,7 @@ use crate::bridge::{Bridge, Connection};
 use crate::catalog::CatalogEvent;
 use crate::late_runs::UnderWay;
 use crate::output::run_name;
-use crate::questions::{Answer, Waiting};
+use crate::questions::{Answer, Ask, Waiting};
 use crate::reply::Reply;
 use crate::request::PythonRequest;
 use crate::run::Audience;
@@ -127,7 +127,13 @@ impl McpServer {
         let run = UnderWay::new(run::unguessable());
         let cancel = self.connection.cancel_token().child_token();
         let client = context.client_info().map(|info| info.name);
-        self.start(&run, client, request, cancel.clone(), arrival);
+        let ask = asking::ask(
+            &context,
+            Waiting::ask(run.questions()),
+            self.bridge.open_questions(),
+            run_name(run.id()),
+        );
+        self.start(&run, client, request, ask, cancel.clone(), arrival);
         self.attend_or_cancel(&run, &cancel, &context).await
     }
 
@@ -176,6 +182,7 @@ impl McpServer {
         run: &Arc<UnderWay>,
         client: Option<String>,
         request: PythonRequest,
+        ask: Ask,
         cancel: CancellationToken,
         arrival: Option<Arrival>,
     ) {
@@ -184,7 +191,7 @@ impl McpServer {
         self.bridge.runs().spawn(async move {
             let audience = Audience {
                 report: Some(run.reporter()),
-                ask: Some(Waiting::ask(run.questions())),
+                ask: Some(ask),
             };
             let client = client.as_deref();
             let reply = run::run_as(
@@ -226,9 +233,7 @@ impl McpServer {
                 }
                 question = run.questions().next() => question,
             };
-            if let Err(why) = asking::can_show(context, &question.question) {
-                question.answer(Err(why));
-            } else if asking::by_result(context) {
+            if asking::by_result(context) {
                 // Without requests from the server, the answer comes with the call made again.
                 match asking::as_result(&question.question, &run_name(run.id())) {
                     Ok(wanted) => {
@@ -236,18 +241,20 @@ impl McpServer {
                         self.connection.late_runs().keep(run);
                         return wanted.into();
                     }
-                    Err(why) => question.answer(Err(why)),
-                }
-            } else {
-                let peer = context.peer.clone();
-                let open = asking::in_client(peer, &question.question);
-                // The run may end while the person thinks, and the client may stop to wait.
-                tokio::select! {
-                    answer = open => question.answer(answer),
-                    reply = run.ended() => return result(Reply::clone(&reply)).into(),
-                    () = until(answer_at) => {
-                        run.questions().put_back(question);
+                    Err(why) => {
+                        question.answer(Err(why));
+                        continue;
                     }
+                }
+            }
+            let peer = context.peer.clone();
+            let open = asking::in_client(peer, &question.question);
+            // The run may end while the person thinks, and the client may stop to wait.
+            tokio::select! {
+                answer = open => question.answer(answer),
+                reply = run.ended() => return result(Reply::clone(&reply)).into(),
+                () = until(answer_at) => {
+                    run.questions().put_back(question);
                 }
             }
         }

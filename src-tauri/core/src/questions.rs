@@ -3,9 +3,12 @@
 //! A question is checked here, once, before anybody sees it. Who shows it, in which revision of the
 //! protocol, and what the answer means are others' matter.
 
+mod form;
+mod open;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -14,8 +17,13 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 
+pub(crate) use open::{Behind, Looker, NotTaken, OpenQuestions};
+
 /// How long a person may think.
 pub(crate) const ANSWER: Duration = Duration::from_mins(5);
+
+/// How long a run may wait for a person in all; what is beyond counts as its own time.
+const THINKING_MAX: Duration = Duration::from_mins(10);
 
 /// Questions of one run that wait to be shown.
 const WAITING_MAX: usize = 16;
@@ -246,6 +254,75 @@ impl Answer {
     }
 }
 
+/// The time that a person has taken over the questions of one run.
+#[derive(Default)]
+pub(crate) struct Thinking(Mutex<Thought>);
+
+#[derive(Default)]
+struct Thought {
+    questions: u32,
+    since: Option<Instant>,
+    before: Duration,
+}
+
+/// One question is before the person until this is dropped.
+struct Asking(Arc<Thinking>);
+
+impl Thinking {
+    /// Puts questions by `ask`, and counts how long their answers take.
+    pub(crate) fn over(self: &Arc<Self>, ask: Ask) -> Ask {
+        let thinking = Arc::clone(self);
+        Arc::new(move |question| {
+            let (thinking, answer) = (Arc::clone(&thinking), ask(question));
+            async move {
+                let _asking = Asking::begin(thinking);
+                answer.await
+            }
+            .boxed()
+        })
+    }
+
+    /// So far, that of open questions included.
+    pub(crate) fn so_far(&self) -> Duration {
+        let thought = self.lock();
+        let now = thought
+            .since
+            .map_or(Duration::ZERO, |since| since.elapsed());
+        (thought.before + now).min(THINKING_MAX)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Thought> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Asking {
+    fn begin(thinking: Arc<Thinking>) -> Self {
+        {
+            let mut thought = thinking.lock();
+            thought.questions += 1;
+            thought.since.get_or_insert_with(Instant::now);
+        }
+        Self(thinking)
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let mut thought = self.0.lock();
+        thought.questions -= 1;
+        if thought.questions == 0
+            && let Some(since) = thought.since.take()
+        {
+            thought.before += since.elapsed();
+        }
+    }
+}
+
+fn nobody_answered(within: Duration) -> String {
+    format!("nobody answered within {} minutes", within.as_secs() / 60)
+}
+
 /// The questions of one run that nobody has shown yet.
 #[derive(Default)]
 pub(crate) struct Waiting {
@@ -286,10 +363,7 @@ impl Waiting {
                 match timeout(ANSWER, answered).await {
                     Ok(Ok(answer)) => answer,
                     Ok(Err(_)) => Err("nobody is there to be asked any more".to_owned()),
-                    Err(_) => Err(format!(
-                        "nobody answered within {} minutes",
-                        ANSWER.as_secs() / 60
-                    )),
+                    Err(_) => Err(nobody_answered(ANSWER)),
                 }
             }
             .boxed()

@@ -21,6 +21,7 @@ use crate::interpreters::{Busy, Lease, LiveInterpreter};
 use crate::late_runs::UnderWay;
 use crate::live_runs::{self, Begun, LiveRun};
 use crate::output::run_name;
+use crate::peak;
 use crate::questions::Ask;
 use crate::redact::Redactor;
 use crate::reply::{self, ErrorFacts, OutputMode, Reply, ReplyLimits, RunFacts, Status};
@@ -223,11 +224,16 @@ impl Run<'_> {
         lease.busy();
         let outcome = match lease.interpreter.as_mut() {
             Some(interpreter) => {
+                let measuring = peak::watch(interpreter.gauge(), |bytes| self.live.uses(bytes));
                 let running = interpreter.run(run, calls.clone(), self.cancel.clone());
-                self.with_signs_of_life(running, &calls).await
+                self.with_signs_of_life(running, measuring, &calls).await
             }
             None => return self.reply(facts, 0),
         };
+        if let (RunEnd::OutOfMemory, Some(limit)) = (&outcome.end, lease.memory_bytes_max()) {
+            // No look is as near to the end as the limit is.
+            self.live.uses(limit);
+        }
         if let RunEnd::Cancelled { killed: true } = outcome.end {
             lease.lost = Some("an earlier run was cancelled and did not stop by itself".to_owned());
         }
@@ -244,14 +250,16 @@ impl Run<'_> {
     async fn with_signs_of_life(
         &self,
         running: impl Future<Output = RunOutcome>,
+        measuring: impl Future<Output = ()>,
         calls: &RunCalls,
     ) -> RunOutcome {
-        tokio::pin!(running);
+        tokio::pin!(running, measuring);
         let began = Instant::now();
         let mut signs = interval_at(began + SIGN_OF_LIFE, SIGN_OF_LIFE);
         loop {
             tokio::select! {
                 outcome = &mut running => return outcome,
+                () = &mut measuring => {}
                 _ = signs.tick() => {
                     if let Some(report) = &self.report {
                         let seconds = began.elapsed().as_secs();
@@ -446,6 +454,7 @@ impl Run<'_> {
             servers: facts.servers.clone(),
             calls: facts.calls,
             calls_failed: self.live.calls_failed().into(),
+            memory_bytes_peak: self.live.memory_bytes_peak(),
             log: self.live.log(),
             kind: facts.sandbox.as_ref().map(|sandbox| match sandbox.kind() {
                 SandboxKind::Container => "container".to_owned(),

@@ -56,6 +56,21 @@ struct Shape {
     only_ready: bool,
 }
 
+/// Workers of the built-in sandbox that wait for a session.
+struct SpareWorkers {
+    limits: SandboxLimits,
+    count: usize,
+}
+
+impl SpareWorkers {
+    fn of(settings: &Settings) -> Self {
+        Self {
+            limits: settings.limits.sandbox(),
+            count: settings.sandbox.spares as usize,
+        }
+    }
+}
+
 /// Another maker of guests, in place of an engine. Tests have one that executes scripts.
 pub trait Guests: Send + Sync + 'static {
     /// Start one.
@@ -226,20 +241,34 @@ impl Sandboxes {
         }
         match settings.sandbox.backend {
             Backend::Container => self.wait_for(self.container_opening(settings, false)),
-            Backend::Wasi => self.wait_for(self.builtin_opening()),
+            Backend::Wasi => {
+                let (this, spares) = (self.clone(), SpareWorkers::of(settings));
+                tokio::spawn(async move { this.open_with(spares).await });
+            }
             Backend::Auto => {
                 let only_ready = self.counts_on_builtin();
                 let container = self.container_opening(settings, only_ready);
-                let this = self.clone();
+                let (this, spares) = (self.clone(), SpareWorkers::of(settings));
                 tokio::spawn(async move {
                     // Where a container is ready, compiling the built-in Python would be for nothing.
                     if container.await.is_err() && this.counts_on_builtin() {
-                        let _ = this.builtin().await;
+                        return this.open_with(spares).await;
                     }
                     this.settled.send_modify(|times| *times += 1);
                 });
             }
         }
+    }
+
+    /// Open the built-in sandbox, have workers wait in it, and tell that it is done.
+    async fn open_with(self: Arc<Self>, spares: SpareWorkers) {
+        // Whoever needs it hears of a failure.
+        if let Ok(wasi) = self.builtin().await
+            && let Err(error) = wasi.keep_spares(&spares.limits, WORKER_GRACE_MS, spares.count)
+        {
+            tracing::debug!(%error, "no spare worker");
+        }
+        self.settled.send_modify(|times| *times += 1);
     }
 
     /// Open it whether or not somebody waits, and tell that it is done.
@@ -428,9 +457,12 @@ impl Sandboxes {
     }
 
     /// End every container, also of a sandbox that is still being opened, unless that waits for
-    /// something slow: then nothing has been started yet. Workers end with their interpreters.
+    /// something slow: then nothing has been started yet. Workers end with their interpreters, and
+    /// those that wait for one here.
     pub async fn shut_down(&self) {
-        self.builtin.clear();
+        if let Some(Some(Ok(wasi))) = self.builtin.clear().map(|opening| opening.peek().cloned()) {
+            wasi.end_spares().await;
+        }
         let mut slow = self.containers.progress();
         let Some(opening) = self.containers.clear() else {
             return;

@@ -90,7 +90,7 @@ pub struct SandboxSettings {
     pub image: String,
     /// User and group inside, as `uid:gid`.
     pub container_user: String,
-    /// Started containers that wait for the first run.
+    /// Started guests that wait for the next session.
     pub spares: u32,
 }
 

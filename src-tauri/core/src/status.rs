@@ -15,6 +15,8 @@ pub struct BridgeStatus {
     pub connections: Vec<Connection>,
     /// Runs that have not ended, the oldest first.
     pub runs: Vec<Run>,
+    /// Servers that wait for an answer of the user, the one that waits longest first.
+    pub askers: Vec<String>,
     /// Servers, by name.
     pub servers: Vec<TrayServer>,
     /// What needs the user, the worst first.
@@ -61,9 +63,9 @@ pub enum TrayIcon {
 }
 
 impl BridgeStatus {
-    /// The icon. What is wrong is seen even while something runs.
+    /// The icon. What is wrong is seen even while something runs, and so is what a run waits for.
     pub fn icon(&self) -> TrayIcon {
-        if self.attention.iter().any(|it| it.level == Level::Error) {
+        if !self.askers.is_empty() || self.attention.iter().any(|it| it.level == Level::Error) {
             TrayIcon::Attention
         } else if !self.runs.is_empty() {
             TrayIcon::Active

@@ -55,6 +55,7 @@ use self::stdio::{Noise, ProcessHandle, Program, StderrTail};
 pub use self::tools::{Tool, ToolList};
 use crate::api::LogLine;
 use crate::clients::entry::{Entry, EntryTransport};
+use crate::paths::Os;
 use crate::sign_in::challenge::Challenge;
 use crate::sign_in::{ClientSettings, SignInError, SignIns, Wanted};
 
@@ -752,7 +753,7 @@ impl Upstream {
         let program = Program {
             command: command.to_owned(),
             args: args.to_vec(),
-            env: stdio::environment(&*self.login_env.get().await, &env),
+            env: stdio::environment(Os::CURRENT, &*self.login_env.get().await, &env),
             cwd: cwd.map(Path::to_owned),
         };
         self.stop_unready().await;

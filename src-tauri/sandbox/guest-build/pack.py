@@ -16,7 +16,7 @@ import zipfile
 # CPython itself.
 LEFT_OUT = {
     "__pycache__", "site-packages", "test", "tests", "idlelib", "tkinter", "turtledemo", "ensurepip",
-    "venv", "curses", "_pyrepl", "pydoc_data", "lib2to3",
+    "venv", "curses", "pydoc_data", "lib2to3",
 }
 TOP_LEFT_OUT = {"turtle.py", "_aix_support.py", "_android_support.py", "_apple_support.py",
                 "_ios_support.py", "_osx_support.py"}

@@ -28,11 +28,17 @@ use crate::{CallError, CallHandler, Gauge, SandboxError};
 /// is not read from; the bound on tool calls is the handler's and far lower.
 const CALLS_AT_ONCE_MAX: usize = 2048;
 
+/// Images that one run shows, beside the bound on their bytes: an image may be of no bytes at all.
+const IMAGES_MAX: usize = 256;
+
 /// Bytes of parameters that calls under way may hold; as above.
 const CALL_BYTES_AT_ONCE_MAX: usize = 2 * frame::PAYLOAD_BYTES_MAX;
 
 /// Messages waiting to be written to a guest that reads slowly.
 const WRITES_WAITING_MAX: usize = 64;
+
+/// Between two looks at whether the time of a run goes on.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// A started guest, as a backend hands it over: its two byte streams and the way to end it.
 pub struct Guest {
@@ -99,7 +105,7 @@ pub struct RunRequest {
     pub file_name: String,
     /// What the guest's API needs to know: servers this run may call, saved tools.
     pub context: serde_json::Value,
-    /// Wall-clock limit.
+    /// Wall-clock limit, without the time that calls wait for a person.
     pub run_ms_max: u64,
     /// How long an interrupted run may take to stop before the guest is killed.
     pub grace_ms_max: u64,
@@ -440,7 +446,8 @@ impl Driver {
         calls: Arc<dyn CallHandler>,
         cancel: CancellationToken,
     ) -> (RunOutcome, Option<GuestExit>) {
-        let deadline = Instant::now() + Duration::from_millis(request.run_ms_max);
+        let (began, limit) = (Instant::now(), Duration::from_millis(request.run_ms_max));
+        let handler = Arc::clone(&calls);
         let grace = Duration::from_millis(request.grace_ms_max);
         let mut active = ActiveRun {
             id: request.id,
@@ -460,7 +467,7 @@ impl Driver {
         let mut stopped = None;
         let lost = tokio::select! {
             lost = self.until_done(&mut active) => lost,
-            () = tokio::time::sleep_until(deadline) => {
+            () = time_is_up(began, limit, &*handler) => {
                 stopped = Some(RunEnd::TimedOut { killed: false });
                 None
             }
@@ -548,7 +555,12 @@ impl Driver {
     /// Take in what the guest sends next, or see one of its calls end. Cancel safe.
     async fn step(&mut self, mut active: Option<&mut ActiveRun>) -> Result<(), Lost> {
         loop {
-            let roomy = self.calls.len() < CALLS_AT_ONCE_MAX
+            // Ended calls too, until they were seen to end: a guest that makes and cancels calls
+            // faster than that must not fill the memory with them.
+            while let Some(ended) = self.tasks.try_join_next() {
+                self.call_ended(ended);
+            }
+            let roomy = self.tasks.len() < CALLS_AT_ONCE_MAX
                 && self.call_bytes.load(Relaxed) < CALL_BYTES_AT_ONCE_MAX;
             if roomy {
                 match frame::decode(&mut self.buffer) {
@@ -663,6 +675,21 @@ impl Driver {
     }
 }
 
+/// Resolves when a run has taken its time.
+async fn time_is_up(began: Instant, limit: Duration, calls: &dyn CallHandler) {
+    let mut until = began + limit;
+    loop {
+        tokio::time::sleep_until(until).await;
+        let end = began + limit + calls.stood_still();
+        let now = Instant::now();
+        if end <= now {
+            return;
+        }
+        // While a person thinks, the end moves as fast as time does.
+        until = end.max(now + LOOK_AGAIN);
+    }
+}
+
 /// Encode a message and hand it to the writing task.
 async fn send(writes: mpsc::Sender<BytesMut>, kind: Kind, id: u64, message: impl Serialize) {
     let mut bytes = BytesMut::new();
@@ -708,7 +735,8 @@ impl ActiveRun {
         let mime_type = std::str::from_utf8(mime_type).map_err(|_| malformed())?;
         let data = payload.slice(data_at..);
         // The guest keeps to the bound by itself; one that does not is cut short without a word.
-        if data.len() <= self.image_bytes_left && is_image_type(mime_type) {
+        let roomy = self.images.len() < IMAGES_MAX && data.len() <= self.image_bytes_left;
+        if roomy && is_image_type(mime_type) {
             self.image_bytes_left -= data.len();
             self.images.push(Image {
                 mime_type: mime_type.to_owned(),

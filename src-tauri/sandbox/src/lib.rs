@@ -15,6 +15,7 @@ mod usage;
 pub mod wasi;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
@@ -36,6 +37,11 @@ pub trait CallHandler: Send + Sync + 'static {
         method: String,
         params: Box<RawValue>,
     ) -> BoxFuture<'static, Result<Box<RawValue>, CallError>>;
+
+    /// How long calls of this run have waited for a person so far, which is not the run's time.
+    fn stood_still(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// A call that failed, as the guest raises it.

@@ -9,16 +9,20 @@ mod checkpoint;
 mod confine;
 mod door;
 mod files;
+#[cfg(test)]
+mod hostile;
 mod machine;
 mod module;
 mod preview1;
 mod snapshot;
+mod spares;
 mod worker;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -31,6 +35,7 @@ use tokio::task::JoinHandle;
 
 use crate::{Enforcement, Guest, GuestExit, LimitFact, SandboxError, SandboxLimits};
 pub use snapshot::{Initialized, initialize};
+use spares::{Shape, Spares};
 pub use worker::main as worker_main;
 
 /// Pieces of output that wait for whoever drives the guest; above it the worker's pipe is not read.
@@ -63,6 +68,8 @@ pub struct Wasi {
     code: PathBuf,
     zips: Vec<PathBuf>,
     python: String,
+    /// Of all clones together.
+    spares: Arc<Spares>,
 }
 
 /// What is true of the embedded sandbox under some limits.
@@ -123,6 +130,7 @@ impl Wasi {
             code,
             zips: module.zips,
             python: module.python,
+            spares: Arc::default(),
         }
     }
 
@@ -181,17 +189,79 @@ impl Wasi {
         }
     }
 
-    /// Start one guest. `grace_ms` is what an interrupted run may take to stop before it is ended
+    /// Keep `count` guests of these limits ready from now on, so that [`Wasi::start`] has one at once.
+    /// Each costs what an idle interpreter costs. Needs a tokio runtime.
+    ///
+    /// # Errors
+    /// As [`Wasi::start`].
+    pub fn keep_spares(
+        &self,
+        limits: &SandboxLimits,
+        grace_ms: u64,
+        count: usize,
+    ) -> Result<(), SandboxError> {
+        let shape = Shape {
+            limits: limits.clone(),
+            grace_ms,
+        };
+        for _ in 0..self.spares.want(&shape, count) {
+            self.spares.put(&shape, self.new_guest(&shape)?);
+        }
+        Ok(())
+    }
+
+    /// Keep no spares any more, and wait until those that there were have ended.
+    pub async fn end_spares(&self) {
+        let ends = self
+            .spares
+            .close()
+            .into_iter()
+            .map(|guest| (guest.end)(true));
+        futures_util::future::join_all(ends).await;
+    }
+
+    /// Start one guest, or take a spare. `grace_ms` is what an interrupted run may take to stop before it is ended
     /// by force, and must be shorter than the grace that the run's driver gives.
     ///
     /// # Errors
     /// [`SandboxError::WorkerStart`] if the worker could not be started.
     pub fn start(&self, limits: &SandboxLimits, grace_ms: u64) -> Result<Guest, SandboxError> {
+        let shape = Shape {
+            limits: limits.clone(),
+            grace_ms,
+        };
+        match self.spares.take(&shape) {
+            Some(spare) => {
+                self.refill(shape);
+                Ok(spare)
+            }
+            None => self.new_guest(&shape),
+        }
+    }
+
+    /// Start a replacement, but not at once: whoever took the spare has work to do that the user
+    /// waits for.
+    fn refill(&self, shape: Shape) {
+        const PAUSE: Duration = Duration::from_millis(250);
+        let this = self.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(PAUSE).await;
+            for _ in 0..this.spares.missing(&shape) {
+                match this.new_guest(&shape) {
+                    Ok(guest) => this.spares.put(&shape, guest),
+                    // The next start says so to whoever needs it.
+                    Err(error) => return tracing::debug!(%error, "no spare"),
+                }
+            }
+        });
+    }
+
+    fn new_guest(&self, shape: &Shape) -> Result<Guest, SandboxError> {
         let task = worker::Task::Serve(worker::Serve {
             code: self.code.clone(),
             zips: self.zips.clone(),
-            limits: limits.clone(),
-            grace_ms,
+            limits: shape.limits.clone(),
+            grace_ms: shape.grace_ms,
         });
         let failed = |reason: String| SandboxError::WorkerStart { reason };
         let mut child = self.worker.spawn(&task, Stdio::piped()).map_err(failed)?;
@@ -248,6 +318,7 @@ async fn compile_once(
     if let Some(code) = cache.trusted() {
         return Ok(code);
     }
+    cache.sweep_unfinished();
     module.verify()?;
     let scratch = cache.scratch()?;
     let compiled = compile(worker, &module.wasm, &scratch).await;
@@ -280,7 +351,10 @@ async fn compile(worker: &WorkerCommand, module: &Path, out: &Path) -> Result<()
         module: std::path::absolute(module).map_err(|error| error.to_string())?,
         out: std::path::absolute(out).map_err(|error| error.to_string())?,
     };
-    let child = worker.spawn(&task, Stdio::null())?;
+    let mut child = worker.spawn(&task, Stdio::piped())?;
+    // Nothing is written to it. It closes with this process, however that ends, and the worker then
+    // ends too.
+    let _open = child.stdin.take();
     let output = tokio::time::timeout(COMPILE, child.wait_with_output())
         .await
         .map_err(|_| format!("compiling took longer than {} s", COMPILE.as_secs()))?

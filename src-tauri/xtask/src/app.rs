@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use crate::engines;
-use crate::shell::{build_sidecar, cargo, run, run_quietly, say, target};
+use crate::shell::{build_program, build_sidecar, run, run_quietly, say};
 use crate::ui;
 
 /// What it is compiled against and what it loads when it starts, as Debian packages.
@@ -40,14 +40,7 @@ pub(crate) fn run_command(arguments: &Arguments) -> anyhow::Result<()> {
 pub(crate) fn build(release: bool) -> anyhow::Result<PathBuf> {
     prepare()?;
     build_sidecar(release)?;
-    let mut command = cargo();
-    command.args(["build", "--package", "runbridge-app"]);
-    if release {
-        command.arg("--release");
-    }
-    run(&mut command)?;
-    let profile = if release { "release" } else { "debug" };
-    Ok(target().join(profile).join("runbridge-app"))
+    build_program("runbridge-app", "runbridge-app", release)
 }
 
 /// All that the compiler asks for: the system's webview and the page that goes into the app.

@@ -53,12 +53,13 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     };
     let http = build_http()?;
     let engines = engine::for_tests(&target().join("engines"))?;
+    let builtin = Engine::builtin();
     let repetitions = if arguments.quick { 3 } else { 15 };
     let mut values: BTreeMap<(String, &'static str), Vec<f64>> = BTreeMap::new();
     let mut noise = Vec::new();
     for repetition in 1..=repetitions {
         say(format_args!("repetition {repetition} of {repetitions}"));
-        for engine in engines.all() {
+        for engine in engines.all().iter().chain([&builtin]) {
             noise.push(fixed_work());
             let mut add = |key, value| {
                 values
@@ -67,6 +68,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
                     .push(value);
             };
             session(&program, engine, &mut add).with_context(|| format!("on {}", engine.name))?;
+            if engine.is_builtin() && repetition <= COMPILATIONS {
+                add("first_ever", first_ever(&program, engine)?);
+            }
             let (above_bare, together) = over_http(&http)?;
             add("http_call", above_bare);
             add("http_together", together);
@@ -118,6 +122,22 @@ fn measure_app(arguments: &Arguments) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Repetitions in which the built-in Python is compiled anew, which takes seconds.
+const COMPILATIONS: usize = 3;
+
+/// Prints what each of two pieces of plain computation takes, in milliseconds.
+const COMPUTE: &str = "\
+import time
+def fib(n):
+    return n if n < 2 else fib(n - 1) + fib(n - 2)
+def timed(work):
+    begun = time.perf_counter()
+    work()
+    return (time.perf_counter() - begun) * 1000
+print(min(timed(lambda: fib(24)) for _ in range(5)))
+print(min(timed(lambda: sum(i * i for i in range(300_000))) for _ in range(5)))
+";
+
 const LOOP: &str = "\
 import time
 begun = time.perf_counter()
@@ -149,7 +169,7 @@ fn session(
 
     let mut life = Life::start(program, engine, 16)?;
     add("initialize", life.initialized);
-    life.spare_ready(0)?;
+    life.spare_ready(engine, 0)?;
     add("idle", life.client.memory_kib("VmRSS") as f64 / 1000.0);
     add("first_warm", life.run("print(1)")?.1);
     let mut warm = Vec::new();
@@ -158,19 +178,49 @@ fn session(
     }
     add("warm", Spread::of(warm).median);
     // A new spare is being started, which takes a core for a moment.
-    life.spare_ready(1)?;
+    life.spare_ready(engine, 1)?;
+    add("session", life.first_of("another")?);
+    life.spare_ready(engine, 2)?;
     life.run("await mcp_stub.echo(text='x')")?;
     add("call", life.number(LOOP)?);
     add("gather_16", life.number(GATHER)?);
     life.run("s = 'z' * 999\nfor _ in range(50_000):\n    print(s)")?;
     add("peak", life.client.memory_kib("VmHWM") as f64 / 1000.0);
+    let (own, inside) = (computed(&native()?)?, computed(&life.run(COMPUTE)?.0)?);
+    add("fib", inside.0 / own.0);
+    add("squares", inside.1 / own.1);
     life.end()?;
 
     let mut life = Life::start(program, engine, 128)?;
     life.run("await mcp_stub.echo(text='x')")?;
-    life.spare_ready(1)?;
+    life.spare_ready(engine, 1)?;
     add("gather_128", life.number(GATHER)?);
     life.end()
+}
+
+/// What the built-in sandbox takes for its first run on a machine that has never had it.
+fn first_ever(program: &Path, engine: &Engine) -> anyhow::Result<f64> {
+    let life = Life::start_in(TempHome::new(), program, engine, 16)?;
+    let took = life.run("print(1)")?.1;
+    life.end()?;
+    Ok(took)
+}
+
+/// The same computation by the machine's own Python.
+fn native() -> anyhow::Result<String> {
+    let mut python = std::process::Command::new("python3");
+    shell::run_quietly(python.args(["-c", COMPUTE]))
+}
+
+fn computed(text: &str) -> anyhow::Result<(f64, f64)> {
+    let numbers = text
+        .split_whitespace()
+        .map(str::parse)
+        .collect::<Result<Vec<f64>, _>>();
+    match numbers.as_deref() {
+        Ok([fib, squares]) => Ok((*fib, *squares)),
+        _ => bail!("two numbers expected, got {text:?}"),
+    }
 }
 
 /// The program that measures calls over HTTP, which is the core's own and needs no engine.
@@ -269,6 +319,16 @@ struct Life {
 impl Life {
     fn start(program: &Path, engine: &Engine, calls_at_once: u32) -> anyhow::Result<Self> {
         let home = TempHome::new();
+        home.share_compiled_python(program);
+        Self::start_in(home, program, engine, calls_at_once)
+    }
+
+    fn start_in(
+        home: TempHome,
+        program: &Path,
+        engine: &Engine,
+        calls_at_once: u32,
+    ) -> anyhow::Result<Self> {
         home.write_servers(&Map::from_iter([("stub".to_owned(), home.quick_stub(&[]))]));
         let settings = json!({
             "version": 1,
@@ -300,8 +360,12 @@ impl Life {
     }
 
     /// Wait until the engine runs a spare container beside `taken` others, and a little longer for
-    /// Python in it.
-    fn spare_ready(&mut self, taken: usize) -> anyhow::Result<()> {
+    /// Python in it. The built-in sandbox has none, but opens beside the first moments.
+    fn spare_ready(&mut self, engine: &Engine, taken: usize) -> anyhow::Result<()> {
+        if engine.is_builtin() {
+            std::thread::sleep(Duration::from_millis(200));
+            return Ok(());
+        }
         let ready = wait_for(Duration::from_secs(20), || {
             self.leftovers.note_owner();
             (self.leftovers.running_containers() > taken).then_some(())
@@ -325,6 +389,14 @@ impl Life {
             );
         }
         Ok((reply.stdout().to_owned(), milliseconds(reply.took)))
+    }
+
+    /// What the first run of another session takes.
+    fn first_of(&self, session: &str) -> anyhow::Result<f64> {
+        let run = json!({ "code": "print(1)", "session": session });
+        let reply = self.client.send_run(run).reply()?;
+        ensure!(reply.status() == "success", "{}", reply.text());
+        Ok(milliseconds(reply.took))
     }
 
     fn number(&self, code: &str) -> anyhow::Result<f64> {

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, bail};
 
-use crate::shell::{USUAL_PACKAGES, cargo, root, run_quietly, target};
+use crate::shell::{cargo, root, run_quietly, target};
 
 /// Where the types go, under the repository's root.
 const BINDINGS: &str = "ui/src/ipc/bindings.ts";
@@ -39,11 +39,10 @@ pub(crate) fn check() -> anyhow::Result<()> {
 }
 
 fn text() -> anyhow::Result<String> {
-    // With the packages of the tests, so that what they have compiled is not compiled once more.
+    // With all packages, as tests are, so that what they have compiled is not compiled once more.
     run_quietly(
         cargo()
-            .args(["build", "--quiet"])
-            .args(USUAL_PACKAGES)
+            .args(["build", "--quiet", "--workspace"])
             .args(["--features", "runbridge-core/bindings"])
             .args(["--example", "bindings"]),
     )?;

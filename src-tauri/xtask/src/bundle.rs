@@ -1,5 +1,5 @@
-//! `cargo xtask bundle`: packages of the desktop app for the system this runs on, with the sidecar in
-//! them. Signing and updates are asked for by variables; without them the packages are plain.
+//! `cargo xtask bundle`: packages of the desktop app for the system this runs on, with the sidecar and
+//! the embedded Python in them. Signing and updates are asked for by variables; without them the packages are plain.
 
 #[cfg(target_os = "linux")]
 mod clean_root;
@@ -11,7 +11,7 @@ use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use crate::shell::{build_sidecar, root, run, run_quietly, say, target};
-use crate::{app, ui};
+use crate::{app, guest, ui};
 
 /// Brings the packaging program.
 const CLI: &str = "@tauri-apps/cli@2.12.5";
@@ -19,6 +19,9 @@ const CLI: &str = "@tauri-apps/cli@2.12.5";
 /// Beside the app's own configuration, for packages alone: a file that is named there must exist
 /// whenever the app is compiled.
 const OVERLAY: &str = "src-tauri/app/tauri.bundle.conf.json";
+
+/// The embedded Python, as `cargo xtask guest` leaves it.
+const PYTHON: &str = "target/guest/python";
 
 /// The public half of the key that signs updates, as `tauri signer generate` prints it.
 const UPDATE_KEY: &str = "RUNBRIDGE_UPDATE_KEY";
@@ -44,6 +47,7 @@ pub(crate) struct Arguments {
 /// `cargo xtask bundle`.
 pub(crate) fn run_command(arguments: &Arguments) -> anyhow::Result<()> {
     app::prepare()?;
+    guest::run(&guest::Arguments::default())?;
     stage(!arguments.debug)?;
     let cli = cli()?;
     let mut build = Command::new(cli);
@@ -57,8 +61,15 @@ pub(crate) fn run_command(arguments: &Arguments) -> anyhow::Result<()> {
     if arguments.debug {
         build.arg("--debug");
     }
-    if let Some(more) = of_variables(|name| std::env::var(name).ok().filter(|it| !it.is_empty())) {
-        build.args(["--config", &more.to_string()]);
+    let variable = |name: &str| std::env::var(name).ok().filter(|it| !it.is_empty());
+    for more in [
+        Some(with_python(std::env::consts::OS)),
+        of_variables(variable),
+    ] {
+        build.args(
+            more.iter()
+                .flat_map(|more| ["--config".to_owned(), more.to_string()]),
+        );
     }
     run(&mut build)?;
     let profile = if arguments.debug { "debug" } else { "release" };
@@ -112,6 +123,18 @@ fn cli() -> anyhow::Result<PathBuf> {
         std::fs::write(&stamp, CLI)?;
     }
     Ok(program)
+}
+
+/// Where the embedded Python goes in a package: to one of the places in which the core looks for it,
+/// seen from the sidecar in the same package.
+fn with_python(os: &str) -> Value {
+    if os == "linux" {
+        let files = json!({ "files": { "/usr/lib/runbridge/python": PYTHON } });
+        json!({ "bundle": { "linux": { "deb": files, "rpm": files, "appimage": files } } })
+    } else {
+        // macOS: `Contents/Resources/python`; Windows: beside the programs.
+        json!({ "bundle": { "resources": { (format!("{PYTHON}/")): "python/" } } })
+    }
 }
 
 /// What the variables ask for besides: updates, and on macOS a signature of no one where there is no

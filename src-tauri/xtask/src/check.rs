@@ -21,7 +21,7 @@ pub(crate) fn clippy() -> anyhow::Result<()> {
     say("cargo clippy");
     app::prepare()?;
     // All at once, so that what they share is checked with one set of features and not with three.
-    clippy_of(&["--workspace", "--exclude", "runbridge-guest-build"])
+    clippy_of(&["--workspace"])
 }
 
 /// The same for the embedded backend, by itself: it has wasmtime compiled.

@@ -15,7 +15,7 @@ use runbridge_testkit::TempHome;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::shell::{USUAL_PACKAGES, cargo, root, run, say, target};
+use crate::shell::{cargo, root, run, say, target};
 use crate::{servers, setup};
 
 /// The revisions for which there is a set.
@@ -128,7 +128,7 @@ fn check(components: &Path) -> anyhow::Result<Results> {
     // All packages together, as the tests have them: others would be compiled with other features.
     run(cargo()
         .args(["build", "--quiet"])
-        .args(USUAL_PACKAGES)
+        .arg("--workspace")
         .args(["--bin", "runbridge"])
         .args(["--example", "conformance_client"])
         .args(["--example", "conformance_adapter"]))?;

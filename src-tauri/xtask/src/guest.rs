@@ -10,11 +10,12 @@ mod build;
 mod fetch;
 mod pins;
 mod stage;
+mod suite;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, ensure};
 
 use crate::shell;
 use stage::Inputs;
@@ -25,7 +26,19 @@ pub(crate) struct Arguments {
     /// Build everything again, whatever is kept.
     #[arg(long)]
     fresh: bool,
+    /// Build everything a second time, in another folder, and compare: both must be the same.
+    #[arg(long)]
+    twice: bool,
+    /// Run CPython's own tests in it, and write down how they ended.
+    #[arg(long)]
+    test_suite: bool,
+    /// Run these modules of the tests alone, such as `test_json`, and write nothing down.
+    #[arg(long, value_name = "MODULE", requires = "test_suite", num_args = 1..)]
+    only: Vec<String>,
 }
+
+/// What must not depend on when and where it was built.
+const FILES: [&str; 3] = ["python.wasm", "python.zip", "packages.zip"];
 
 /// Build what is not there yet and give the folder that holds the result.
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<PathBuf> {
@@ -38,9 +51,22 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<PathBuf> {
             }
         }
     }
+    let result = build_in(&root)?;
+    shell::say(format!("the embedded Python is in {}", result.display()));
+    if arguments.twice {
+        build_again(&root, &result)?;
+    }
+    if arguments.test_suite {
+        suite::run(&root, &build::source(&root)?, &arguments.only)?;
+    }
+    Ok(result)
+}
+
+/// Build what `root` does not have yet.
+fn build_in(root: &Path) -> anyhow::Result<PathBuf> {
     let recipe = shell::root().join("src-tauri/sandbox/guest-build");
     let guest = shell::root().join("src-tauri/sandbox/src/guest");
-    let python = build::python(&root, &recipe)?;
+    let python = build::python(root, &recipe)?;
 
     let inputs = Inputs::new("frozen")
         .stage(&python)
@@ -48,28 +74,71 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<PathBuf> {
         .folder(&guest)?
         .folder(&shell::root().join("src-tauri/sandbox/src/wasi"))?
         .text(pins::WASMTIME);
-    let frozen = stage::run(&root, inputs, |out| freeze(&python, &guest, out))?;
+    let frozen = stage::run(root, inputs, |out| freeze(&python, &guest, out))?;
 
     let result = root.join("python");
     publish(&python, &frozen, &result)?;
-    shell::say(format!("the embedded Python is in {}", result.display()));
     Ok(result)
+}
+
+/// Build all of it from the sources in a folder of its own, and compare with `first`.
+fn build_again(root: &Path, first: &Path) -> anyhow::Result<()> {
+    let elsewhere = root.with_extension("again");
+    stage::remove(&elsewhere)?;
+    let downloads = elsewhere.join("downloads");
+    fs::create_dir_all(&downloads)?;
+    for entry in fs::read_dir(root.join("downloads"))? {
+        let entry = entry?;
+        if entry.file_type()?.is_file() {
+            fs::copy(entry.path(), downloads.join(entry.file_name()))?;
+        }
+    }
+    let second = build_in(&elsewhere)?;
+    let mut different = Vec::new();
+    for name in FILES {
+        let hashes = [first, &second].map(|folder| stage::file_hash(&folder.join(name)));
+        let [one, other] = hashes;
+        let (one, other) = (one?, other?);
+        shell::say(format!("{name}: {one}"));
+        if one != other {
+            different.push(format!("{name}: {other} the second time"));
+        }
+    }
+    ensure!(
+        different.is_empty(),
+        "the build is not reproducible; compare {} with {}\n{}",
+        first.display(),
+        second.display(),
+        different.join("\n")
+    );
+    shell::say("both builds are the same, byte by byte");
+    stage::remove(&elsewhere)
 }
 
 /// Start the interpreter, import the guest, and write down its memory as a new module.
 fn freeze(python: &Path, guest: &Path, out: &Path) -> anyhow::Result<()> {
     shell::say("starting Python and freezing it");
-    let mut command = shell::cargo();
-    command
-        .args(["run", "--quiet", "--package", "runbridge-guest-build", "--"])
-        .arg(python)
-        .arg(guest)
-        .arg(out.join("python.wasm"));
+    let builder = shell::build_program("runbridge-guest-build", "runbridge-guest-build", false)?;
+    let mut command = std::process::Command::new(builder);
+    command.arg(python).arg(guest).arg(out.join("python.wasm"));
     shell::run(&mut command)
 }
 
 /// Put the result in its place under a name that does not change.
 fn publish(python: &Path, frozen: &Path, result: &Path) -> anyhow::Result<()> {
+    let mut files = Vec::new();
+    for (from, name) in [
+        (frozen, "python.wasm"),
+        (python, "python.zip"),
+        (python, "packages.zip"),
+    ] {
+        files.push((name, stage::file_hash(&from.join(name))?));
+    }
+    let inventory = serde_json::to_string_pretty(&pins::inventory(&files))? + "\n";
+    // Bridges that run have the files open; they are left alone while they are the right ones.
+    if fs::read_to_string(result.join("inventory.json")).is_ok_and(|found| found == inventory) {
+        return Ok(());
+    }
     let partial = result.with_extension("partial");
     stage::remove(&partial)?;
     fs::create_dir_all(&partial)?;
@@ -80,21 +149,7 @@ fn publish(python: &Path, frozen: &Path, result: &Path) -> anyhow::Result<()> {
     copy(python, "python.zip")?;
     copy(python, "packages.zip")?;
     copy(python, "LICENSES.txt")?;
-    let inventory = pins::inventory(&[
-        (
-            "python.wasm",
-            stage::file_hash(&partial.join("python.wasm"))?,
-        ),
-        ("python.zip", stage::file_hash(&partial.join("python.zip"))?),
-        (
-            "packages.zip",
-            stage::file_hash(&partial.join("packages.zip"))?,
-        ),
-    ]);
-    fs::write(
-        partial.join("inventory.json"),
-        serde_json::to_string_pretty(&inventory)? + "\n",
-    )?;
+    fs::write(partial.join("inventory.json"), inventory)?;
     stage::remove(result)?;
     fs::rename(&partial, result).context("cannot put the result in its place")
 }

@@ -15,6 +15,7 @@ mod conformance;
 mod demo;
 mod engine;
 mod engines;
+mod fuzz;
 mod guest;
 mod http;
 mod icons;
@@ -55,6 +56,8 @@ enum Command {
     Engines,
     /// Build the embedded sandbox's Python (about 4 minutes, once).
     Guest(guest::Arguments),
+    /// Let a fuzzer make up what a hostile guest could send.
+    Fuzz(fuzz::Arguments),
     /// Measure the built product against its figures.
     Bench(bench::Arguments),
     /// Run the protocol's conformance suite against both of our sides.
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         Command::Image(arguments) => image::run(&arguments),
         Command::Engines => test::keep_ready(),
         Command::Guest(arguments) => guest::run(&arguments).map(|_| ()),
+        Command::Fuzz(arguments) => fuzz::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Conformance => conformance::run_command(),
         Command::Mcpb(arguments) => mcpb::run(&arguments),

@@ -23,18 +23,6 @@ pub(crate) fn cargo() -> Command {
     command
 }
 
-/// Every package but the builder of the embedded Python, which has no tests,
-/// and the app, whose dependencies would have the others compiled with other features.
-pub(crate) const USUAL_PACKAGES: [&str; 7] = [
-    "--workspace",
-    "--exclude",
-    "runbridge-guest-build",
-    "--exclude",
-    "runbridge-app",
-    "--exclude",
-    "runbridge-app-tests",
-];
-
 /// Tell what is being done, on stderr.
 pub(crate) fn say(text: impl std::fmt::Display) {
     eprintln!("xtask: {text}");
@@ -84,17 +72,32 @@ pub(crate) fn coloured() -> bool {
 
 /// Build the sidecar and give its path.
 pub(crate) fn build_sidecar(release: bool) -> anyhow::Result<PathBuf> {
+    build_program("runbridge", "runbridge", release)
+}
+
+/// Build a program and give its path. What is shipped is built by itself.
+///
+/// Everything else is built as a part of the whole workspace, as tests are: Cargo decides for each
+/// command which features the packages have that are shared, and would otherwise compile wasmtime, by
+/// far the heaviest of them, once for each of our programs.
+pub(crate) fn build_program(package: &str, name: &str, release: bool) -> anyhow::Result<PathBuf> {
     let mut command = cargo();
-    command.args(["build", "--package", "runbridge", "--bin", "runbridge"]);
     if release {
-        command.arg("--release");
+        command.args(["build", "--release", "--package", package, "--bin", name]);
+    } else {
+        command
+            .args(["build", "--workspace", "--bin", name])
+            .args(FEATURES_OF_TESTS);
     }
     run(&mut command)?;
     let profile = if release { "release" } else { "debug" };
     Ok(target()
         .join(profile)
-        .join(format!("runbridge{}", std::env::consts::EXE_SUFFIX)))
+        .join(format!("{name}{}", std::env::consts::EXE_SUFFIX)))
 }
+
+/// A small example that is built besides: with one, Cargo counts the features that tests ask for.
+pub(crate) const FEATURES_OF_TESTS: [&str; 2] = ["--example", "sandbox_owner"];
 
 fn shown(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];

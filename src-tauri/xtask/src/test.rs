@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, bail};
 
 use crate::engine::{self, Engines};
-use crate::shell::{USUAL_PACKAGES, build_sidecar, cargo, root, say, target, which};
-use crate::{app, bindings, check, guest, setup, shell, tidy, ui};
+use crate::shell::{build_sidecar, cargo, root, say, target, which};
+use crate::{app, bindings, check, guest, setup, tidy, ui};
 
 /// Most tests wait for a container, so there are more of them at once than cores.
 const TEST_THREADS: &str = "4";
@@ -113,9 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let begun = Instant::now();
     let components = setup::run_all()?;
     guest::run(&guest::Arguments::default())?;
-    if arguments.app || arguments.filter.is_none() {
-        app::set_up_tests()?;
-    }
+    app::set_up_tests()?;
     let (engines, why_missing) = match engine::for_tests(&target().join("engines")) {
         Ok(engines) => (
             engines,
@@ -147,28 +145,16 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         components: &components,
         skips: &skips,
     };
-    if !arguments.app {
-        tally.counted("Rust tests", || {
-            run_tests(&USUAL_PACKAGES, arguments.filter.as_deref(), |command| {
-                environment.give(command);
-            })
-        });
-    }
-    if arguments.app || arguments.filter.is_none() {
-        tally.counted("desktop app", || {
-            let mut count = Count::default();
-            for packages in APP_PACKAGES {
-                count.add(run_tests(
-                    packages,
-                    arguments.filter.as_deref(),
-                    |command| {
-                        environment.give(command);
-                    },
-                )?);
-            }
-            Ok(count)
-        });
-    }
+    let (name, only) = if arguments.app {
+        ("desktop app", Some(THE_APP))
+    } else {
+        ("Rust tests", None)
+    };
+    tally.counted(name, || {
+        run_tests(only, arguments.filter.as_deref(), |command| {
+            environment.give(command);
+        })
+    });
     for line in std::fs::read_to_string(&skips).unwrap_or_default().lines() {
         // The runner counted it among those that passed.
         tally.total.passed = tally.total.passed.saturating_sub(1);
@@ -250,21 +236,31 @@ impl Environment<'_> {
     }
 }
 
-/// The desktop app: its units, then itself.
-const APP_PACKAGES: [&[&str]; 2] = [
-    &["--package", "runbridge-app"],
-    &["--package", "runbridge-app-tests"],
-];
+/// A part of the Rust tests. All packages are built whatever is run, with the same features.
+#[derive(Clone, Copy)]
+struct Part {
+    /// For nextest.
+    expression: &'static str,
+    /// For `cargo test`, which cannot tell tests apart by an expression.
+    packages: &'static [&'static str],
+}
+
+/// The desktop app: its units, and itself in a window.
+const THE_APP: Part = Part {
+    expression: "package(runbridge-app) + package(runbridge-app-tests)",
+    packages: &[
+        "--package",
+        "runbridge-app",
+        "--package",
+        "runbridge-app-tests",
+    ],
+};
 
 /// The tests of the embedded sandbox, which need what `cargo xtask guest` builds.
-const EMBEDDED_PACKAGES: [&str; 6] = [
-    "--package",
-    "runbridge-sandbox",
-    "--features",
-    "wasi",
-    "--test",
-    "wasi",
-];
+const EMBEDDED: Part = Part {
+    expression: "binary_id(runbridge-sandbox::wasi)",
+    packages: &["--workspace", "--test", "wasi"],
+};
 
 /// `cargo xtask test --embedded`: the quick way while working on it.
 fn embedded(strict: bool) -> anyhow::Result<()> {
@@ -276,32 +272,36 @@ fn embedded(strict: bool) -> anyhow::Result<()> {
 
 fn embedded_tests() -> anyhow::Result<Count> {
     guest::run(&guest::Arguments::default())?;
-    // The tests start this program, and no test target asks for it.
-    shell::run(
-        cargo()
-            .args(["build", "--quiet", "--package", "runbridge-sandbox"])
-            .args(["--features", "wasi", "--example", "wasi_worker"]),
-    )?;
-    run_tests(&EMBEDDED_PACKAGES, None, |_| ())
+    app::set_up_tests()?;
+    run_tests(Some(EMBEDDED), None, |_| ())
 }
 
-/// Let the runner run the Rust tests of `packages`, in the environment that `give` makes.
+/// Let the runner run the Rust tests, or some, in the environment that `give` makes.
 fn run_tests(
-    packages: &[&str],
+    only: Option<Part>,
     filter: Option<&str>,
     give: impl FnOnce(&mut Command),
 ) -> anyhow::Result<Count> {
     let mut command = cargo();
     let count_line = if which("cargo-nextest").is_some() {
-        command.args(["nextest", "run", "--no-fail-fast", "--color", "never"]);
-        command.args(packages);
+        command.args([
+            "nextest",
+            "run",
+            "--no-fail-fast",
+            "--color",
+            "never",
+            "--workspace",
+        ]);
+        if let Some(part) = only {
+            command.args(["--filterset", part.expression]);
+        }
         command.args(["--status-level", "slow", "--final-status-level", "fail"]);
         command.args(["--test-threads", TEST_THREADS]).args(filter);
         nextest_count
     } else {
         command.args(["test", "--no-fail-fast", "--color", "never"]);
         command
-            .args(packages)
+            .args(only.map_or(&["--workspace"][..], |part| part.packages))
             .args(filter)
             .args(["--", "--test-threads", TEST_THREADS]);
         cargo_test_count
@@ -309,8 +309,8 @@ fn run_tests(
     give(&mut command);
     let mut count = Count::default();
     let succeeded = watch(&mut command, |line| count.add(count_line(line)))?;
-    if filter.is_some() {
-        // The runner calls everything that the filter leaves out skipped.
+    if filter.is_some() || only.is_some() {
+        // The runner calls everything that was not asked for skipped.
         count.skipped = 0;
     }
     if !succeeded && count.failed == 0 {

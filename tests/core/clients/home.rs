@@ -114,10 +114,6 @@ impl Home {
         clippy::redundant_closure_for_method_calls,
         reason = "the method's own path is not general enough over the connector's lifetime"
     )]
-    #[allow(
-        clippy::redundant_closure_for_method_calls,
-        reason = "the method's own path is not general enough over the connector's lifetime"
-    )]
     pub(crate) fn standings(&self) -> Vec<Standing> {
         self.with(|connector| connector.standings())
     }

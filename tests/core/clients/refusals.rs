@@ -276,3 +276,71 @@ fn a_preview_changes_nothing_and_shows_no_secret() {
     assert_eq!(home.read(".cursor/mcp.json"), "{}");
     assert_eq!(home.state("cursor"), State::NotConnected);
 }
+
+#[test]
+fn an_extension_that_is_us_is_a_connection_and_others_are_noted() {
+    let home = Home::new(Os::Macos);
+    let app = "Library/Application Support/Claude";
+    let config = home.write(&format!("{app}/claude_desktop_config.json"), "{}\n");
+    let manifest = |name: &str, command: &str| {
+        let text = format!(
+            r#"{{"manifest_version": "0.3", "name": "{name}", "display_name": "The {name}",
+            "server": {{"type": "binary", "entry_point": "server/x", "mcp_config": {{"command": "never",
+            "args": [], "platform_overrides": {{"darwin": {{"command": "{command}"}}}}}}}}}}"#
+        );
+        home.write(
+            &format!("{app}/Claude Extensions/by.{name}/manifest.json"),
+            &text,
+        )
+    };
+    manifest("notes", "${__dirname}/server/notes");
+    assert_eq!(home.state("claude-desktop"), State::NotConnected);
+
+    let ours = manifest("runbridge", "${__dirname}/server/runbridge");
+    let state = State::Extension { manifest: ours };
+    assert_eq!(home.state("claude-desktop"), state);
+    let plan = home.act("claude-desktop", Action::Connect).unwrap();
+    assert!(!plan.is_change(), "{}", plan.diff());
+    assert!(
+        plan.notes[0].contains("as an extension already"),
+        "{:?}",
+        plan.notes
+    );
+    assert_eq!(std::fs::read_to_string(&config).unwrap(), "{}\n");
+    let found = home.discover();
+    assert!(found.problems.is_empty(), "{:?}", found.problems);
+    let skipped: Vec<_> = found
+        .skipped
+        .iter()
+        .map(|skipped| (skipped.name.as_str(), skipped.reason.as_str()))
+        .collect();
+    assert_eq!(skipped[0].0, "notes");
+    assert!(
+        skipped[0].1.contains("which only its client can run"),
+        "{skipped:?}"
+    );
+    assert_eq!(skipped[1].0, "runbridge");
+    assert!(skipped[1].1.contains("Runbridge itself"), "{skipped:?}");
+
+    // Switched off there, it is no connection.
+    let switch = format!("{app}/Claude Extensions Settings/by.runbridge.json");
+    home.write(&switch, r#"{"isEnabled": false}"#);
+    assert_eq!(home.state("claude-desktop"), State::NotConnected);
+    home.connect("claude-desktop");
+    assert!(matches!(
+        home.state("claude-desktop"),
+        State::Connected { .. }
+    ));
+    // Both at once are one connection too many, and the file says which one is ours to undo.
+    home.write(&switch, r#"{"isEnabled": true}"#);
+    assert!(matches!(
+        home.state("claude-desktop"),
+        State::Connected { .. }
+    ));
+    home.disconnect("claude-desktop");
+    assert_eq!(std::fs::read_to_string(&config).unwrap(), "{}\n");
+    assert!(matches!(
+        home.state("claude-desktop"),
+        State::Extension { .. }
+    ));
+}

@@ -10,7 +10,7 @@ use runbridge_core::run;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::bench::{Before, Bench, fake_upstream};
+use crate::bench::{Before, Bench, PATIENCE, fake_upstream};
 
 #[tokio::test]
 async fn a_run_of_the_window_is_told_from_its_queue_to_its_end() {
@@ -100,6 +100,28 @@ async fn a_run_of_the_window_is_told_from_its_queue_to_its_end() {
     );
     assert!(state.savings.definitions_tokens > 100);
     assert_eq!(bench.server("fake").await.calls_today, 2);
+    bench.close().await;
+}
+
+#[tokio::test]
+async fn the_most_memory_of_a_run_is_told_while_it_lasts_and_kept() {
+    let mut bench = Bench::open().await;
+    let id = bench.desk.run_code("wait".to_owned()).unwrap();
+    // What the gauge of the scripted sandbox shows.
+    let used = Some(12_345_678);
+    bench
+        .hear(|change| match change {
+            Change::Run { run } if run.id == id => (run.memory_bytes_peak == used).then_some(()),
+            _ => None,
+        })
+        .await;
+    bench.desk.stop_run(&id).unwrap();
+    let live = bench.ended(&id).await.run;
+    assert_eq!(live.memory_bytes_peak, used);
+    // The same once it comes from the disk.
+    assert!(bench.bridge.activity().flush(PATIENCE));
+    let page = bench.desk.read_runs(RunFilter::default(), None, 10);
+    assert_eq!(page.await.unwrap().runs[0].memory_bytes_peak, used);
     bench.close().await;
 }
 

@@ -132,7 +132,11 @@ text: string, } | { "type": "call",
 /** The run. */
 runId: string,
 /** The call. */
-call: Call, } | { "type": "memory_saved",
+call: Call, } | { "type": "question",
+/** What. */
+question: Question, } | { "type": "question_closed",
+/** Its identifier. */
+id: string, } | { "type": "memory_saved",
 /** The item without its value. */
 info: MemoryInfo,
 /** The new totals. */
@@ -157,6 +161,13 @@ paused: boolean, } | { "type": "savings",
 savings: Savings, } | { "type": "seen",
 /** What has ever happened. */
 seen: Seen, };
+
+/** One thing to choose. */
+export type Choice = {
+/** As the answer has it. */
+value: string,
+/** As people read it. */
+label: string, };
 
 /** An MCP client that is on this machine. */
 export type Client = {
@@ -223,7 +234,9 @@ tokens: number | null, };
 /** Whether a client's file names us. */
 export type ClientState = { "type": "not_connected" } | { "type": "connected",
 /** Under this name. */
-name: string, } | { "type": "lost" } | { "type": "changed" } | { "type": "shadowed",
+name: string, } | { "type": "extension",
+/** The extension's manifest. */
+manifest: string, } | { "type": "lost" } | { "type": "changed" } | { "type": "shadowed",
 /** The one it reads. */
 by: string, } | { "type": "name_taken" } | { "type": "forbidden",
 /** Who says so, and where. */
@@ -302,7 +315,7 @@ entry: string | null,
 message: string, };
 
 /** What kind of error. The window and the tests branch on it, never on text. */
-export type ErrorCode = "python_error" | "tool_failed" | "tool_timeout" | "tool_not_found" | "tool_denied" | "invalid_arguments" | "run_timeout" | "run_out_of_memory" | "run_cancelled" | "run_not_found" | "sandbox_unavailable" | "image_missing" | "wasi_module_missing" | "limit_not_enforced" | "server_unreachable" | "server_auth_required" | "server_protocol" | "server_not_found" | "server_exists" | "entry_unreadable" | "client_config_conflict" | "client_not_found" | "client_file_unreadable" | "client_refused" | "settings_invalid" | "settings_newer" | "secret_missing" | "secret_store_locked" | "memory_full" | "memory_not_found" | "memory_conflict" | "memory_invalid" | "bridge_restarted" | "bridge_busy" | "update_failed" | "internal";
+export type ErrorCode = "python_error" | "tool_failed" | "tool_timeout" | "tool_not_found" | "tool_denied" | "invalid_arguments" | "run_timeout" | "run_out_of_memory" | "run_cancelled" | "run_not_found" | "question_not_found" | "sandbox_unavailable" | "image_missing" | "wasi_module_missing" | "limit_not_enforced" | "server_unreachable" | "server_auth_required" | "server_protocol" | "server_not_found" | "server_exists" | "entry_unreadable" | "client_config_conflict" | "client_not_found" | "client_file_unreadable" | "client_refused" | "settings_invalid" | "settings_newer" | "secret_missing" | "secret_store_locked" | "memory_full" | "memory_not_found" | "memory_conflict" | "memory_invalid" | "bridge_restarted" | "bridge_busy" | "update_failed" | "internal";
 
 /** What was just forgotten. It can be had back until the program ends or 20 others are forgotten. */
 export type Forgotten = {
@@ -511,6 +524,85 @@ problems: Array<EntryProblem>, };
 
 /** A place that the window can open in the system's file manager. */
 export type Place = "settings" | "state" | "data" | "logs";
+
+/** A question that waits for the user. */
+export type Question = {
+/** Identifier. */
+id: string,
+/** The run that waits for the answer. */
+runId: string,
+/** Whose run that is. */
+client: string,
+/** Who asks. */
+server: string,
+/** Its words. */
+message: string,
+/** How to answer. */
+way: QuestionWay,
+/** Since when it waits. */
+askedAt: number,
+/** When it is given up. */
+expiresAt: number, };
+
+/** What the user says to a question. */
+export type QuestionAnswer = { "type": "accept",
+/** The fields by name, as the text of a JSON object. */
+values: string, } | { "type": "decline" } | { "type": "dismiss" };
+
+/** One field of a form. */
+export type QuestionField = {
+/** Its name in the answer. */
+name: string,
+/** Its name for people. */
+label: string,
+/** What the server says of it. */
+about: string | null,
+/** There is no answer without it. */
+required: boolean,
+/** What goes into it. */
+input: QuestionInput, };
+
+/** What goes into a field. Numbers travel as their text. */
+export type QuestionInput = { "type": "text",
+/** What kind of text. */
+format: TextFormat | null,
+/** The shortest. */
+charsMin: number,
+/** The longest. */
+charsMax: number,
+/** What it begins with. */
+value: string, } | { "type": "number",
+/** Without a fraction. */
+whole: boolean,
+/** The smallest. */
+min: string | null,
+/** The largest. */
+max: string | null,
+/** What it begins with. */
+value: string, } | { "type": "flag",
+/** What it begins with. */
+value: boolean, } | { "type": "choice",
+/** Which. */
+choices: Array<Choice>,
+/** What it begins with; `None`: nothing is chosen. */
+value: string | null, } | { "type": "choices",
+/** Which. */
+choices: Array<Choice>,
+/** The fewest. */
+countMin: number,
+/** The most. */
+countMax: number,
+/** What it begins with. */
+value: Array<string>, };
+
+/** How a question is answered. */
+export type QuestionWay = { "type": "form",
+/** In their order. */
+fields: Array<QuestionField>, } | { "type": "page",
+/** Its address. */
+url: string,
+/** The host of that address, which says whose page it is. */
+host: string, };
 
 /** One run without its code and output. */
 export type Run = {
@@ -813,6 +905,8 @@ sandbox: SandboxStatus,
 interpreters: Array<Interpreter>,
 /** Runs that are queued or running, the oldest first. */
 runs: Array<Run>,
+/** What servers ask the user, the oldest first. */
+questions: Array<Question>,
 /** What has ever happened here, for the list of first steps. */
 seen: Seen,
 /** Tokens that stayed out of the models' context today. */
@@ -831,6 +925,9 @@ name: string, } | { "type": "entry",
 path: string, } | { "type": "settings" } | { "type": "secrets" } | { "type": "memory" } | { "type": "update" } | { "type": "client",
 /** The client. */
 client: string, };
+
+/** What kind of text a field takes. */
+export type TextFormat = "email" | "uri" | "date" | "date_time";
 
 /** A tool without its schema. */
 export type Tool = {
@@ -982,6 +1079,8 @@ export interface Commands {
   read_run: { arguments: { id: string }; result: RunDetail };
   /** Stops a run. */
   stop_run: { arguments: { id: string }; result: null };
+  /** Answers what a server asks, and opens its page in the user's browser if that is the answer. */
+  answer_question: { arguments: { id: string; answer: QuestionAnswer }; result: null };
   /** Saves the record of the runs that a filter lets through; gives the file's path. */
   export_runs: { arguments: { filter: RunFilter }; result: string | null };
   /** Forgets every run that has ended. */

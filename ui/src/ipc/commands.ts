@@ -54,6 +54,7 @@ export const importMemory = command('import_memory');
 export const readRuns = command('read_runs');
 export const readRun = command('read_run');
 export const stopRun = command('stop_run');
+export const answerQuestion = command('answer_question');
 export const exportRuns = command('export_runs');
 export const clearRuns = command('clear_runs');
 export const changeSettings = command('change_settings');

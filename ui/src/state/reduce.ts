@@ -28,6 +28,10 @@ export function reduce(state: State, change: Change): State {
         runs: live ? replaced(state.runs, run, (it) => it.id) : state.runs.filter((it) => it.id !== run.id),
       };
     }
+    case 'question':
+      return { ...state, questions: replaced(state.questions, change.question, (it) => it.id) };
+    case 'question_closed':
+      return { ...state, questions: state.questions.filter((it) => it.id !== change.id) };
     case 'memory_saved':
     case 'memory_forgotten':
     case 'saved_tools':

@@ -267,6 +267,7 @@ impl PendingRun {
             row.reply_tokens = ended.reply_tokens;
             row.result_tokens = ended.result_tokens;
             row.definition_tokens = ended.definition_tokens;
+            row.memory_bytes_peak = ended.memory_bytes_peak;
         }
     }
 

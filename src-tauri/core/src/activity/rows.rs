@@ -58,6 +58,7 @@ pub(super) const MIGRATIONS: &[&str] = &[
     ALTER TABLE calls ADD COLUMN error TEXT;
     CREATE TABLE memory_uses (key TEXT PRIMARY KEY, used_at INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 ",
+    "ALTER TABLE runs ADD COLUMN memory_bytes_peak INTEGER;",
     "
     ALTER TABLE runs ADD COLUMN log TEXT NOT NULL DEFAULT '[]';
 ",
@@ -76,10 +77,10 @@ const CALLS_SHOWN_MAX: usize = 1_000;
 
 const ROW_COLUMNS: &str =
     "run_id, client, session, sandbox, started_at, ended_at, status, error, servers, calls, connection, title, kind,
-     calls_failed, reply_tokens, result_tokens, definition_tokens";
+     calls_failed, reply_tokens, result_tokens, definition_tokens, memory_bytes_peak";
 
 /// How many columns [`ROW_COLUMNS`] has.
-const ROW_WIDTH: usize = 17;
+const ROW_WIDTH: usize = 18;
 
 pub(super) fn write(connection: &mut Connection, batch: &Pending) -> rusqlite::Result<()> {
     let transaction = connection.transaction()?;
@@ -147,7 +148,8 @@ fn write_run(
                 "UPDATE runs SET ended_at = ?2, status = ?3, error = ?4, servers = ?5, calls = ?6, output_head = ?7,
                                  output_tail = ?8, output_omitted = ?9, stderr_head = ?10, stderr_tail = ?11,
                                  stderr_omitted = ?12, result = ?13, error_text = ?14, calls_failed = ?15, kind = ?16,
-                                 reply_tokens = ?17, result_tokens = ?18, definition_tokens = ?19, log = ?20
+                                 reply_tokens = ?17, result_tokens = ?18, definition_tokens = ?19,
+                                 memory_bytes_peak = ?20, log = ?21
                  WHERE run_id = ?1",
             )?
             .execute(params![
@@ -170,6 +172,7 @@ fn write_run(
                 clamped(ended.reply_tokens),
                 clamped(ended.result_tokens),
                 clamped(ended.definition_tokens),
+                ended.memory_bytes_peak.map(clamped),
                 log
             ])?;
     }
@@ -264,6 +267,7 @@ fn row_of(row: &Row<'_>) -> rusqlite::Result<RunRow> {
         reply_tokens: row.get::<_, i64>(14)?.unsigned_abs(),
         result_tokens: row.get::<_, i64>(15)?.unsigned_abs(),
         definition_tokens: row.get::<_, i64>(16)?.unsigned_abs(),
+        memory_bytes_peak: row.get::<_, Option<i64>>(17)?.map(i64::unsigned_abs),
     })
 }
 

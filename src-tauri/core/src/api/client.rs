@@ -45,6 +45,11 @@ pub enum ClientState {
         /// Under this name.
         name: String,
     },
+    /// It has us as an extension of its own, and needs no entry.
+    Extension {
+        /// The extension's manifest.
+        manifest: String,
+    },
     /// Its file named us and does so no longer.
     Lost,
     /// Somebody changed our entry.

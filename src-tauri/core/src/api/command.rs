@@ -9,8 +9,8 @@
 use super::{
     Backend, Client, ClientAction, ClientPlan, DiagnosticsFile, EngineChoice, Forgotten,
     ImportMode, ImportReport, Licence, Limit, MemoryInfo, MemoryItem, MemoryOrder, MemoryPage,
-    NewServer, ParsedServers, Place, RunCursor, RunDetail, RunFilter, RunPage, SavedTool,
-    ServerDetail, SettingsPatch, State, ToolDetail,
+    NewServer, ParsedServers, Place, QuestionAnswer, RunCursor, RunDetail, RunFilter, RunPage,
+    SavedTool, ServerDetail, SettingsPatch, State, ToolDetail,
 };
 
 macro_rules! commands {
@@ -120,6 +120,8 @@ commands! {
     read_run { id: String } -> RunDetail;
     /// Stops a run.
     stop_run { id: String } -> ();
+    /// Answers what a server asks, and opens its page in the user's browser if that is the answer.
+    answer_question { id: String, answer: QuestionAnswer } -> ();
     /// Saves the record of the runs that a filter lets through; gives the file's path.
     export_runs { filter: RunFilter } -> Option<String>;
     /// Forgets every run that has ended.

@@ -61,6 +61,8 @@ pub enum ErrorCode {
     RunCancelled,
     /// The run is not there, or no longer.
     RunNotFound,
+    /// The question was answered, or nobody waits for its answer any more.
+    QuestionNotFound,
     /// No sandbox can be started.
     SandboxUnavailable,
     /// The image is not there and cannot be had.

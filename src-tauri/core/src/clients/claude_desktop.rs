@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::Search;
 use super::client::{Client, Place};
 use super::expand::Syntax;
+use super::extensions;
 use super::fields::{Dialect, Timeout};
 use super::target::{Reads, Several, Target, TargetFile};
 use crate::paths::Os;
@@ -26,6 +27,11 @@ pub(super) const CLIENT: Client = Client {
         reads: Reads::PlainJson,
         restart: "quit Claude Desktop, in the tray or menu bar too, and start it again",
         processes: &["claude-desktop", "Claude"],
+        extension: |search, is_us| {
+            folders(search)
+                .iter()
+                .find_map(|folder| extensions::of_us(search, folder, is_us))
+        },
         ..Target::plain(|search| {
             folders(search)
                 .into_iter()
@@ -34,12 +40,18 @@ pub(super) const CLIENT: Client = Client {
         })
     }),
     places: |search| {
-        folders(search)
-            .into_iter()
-            .map(|folder| Place::user(folder.join(FILE)))
-            .collect()
+        let folders = folders(search);
+        let files = folders.iter().map(|folder| Place::user(folder.join(FILE)));
+        let extensions = folders
+            .iter()
+            .flat_map(|folder| extensions::places(search, folder));
+        files.chain(extensions).collect()
     },
-    read: |reading| reading.section(&["mcpServers"]),
+    read: |reading| {
+        if !extensions::note(reading) {
+            reading.section(&["mcpServers"]);
+        }
+    },
 };
 
 /// Folders that may hold the file, in order.

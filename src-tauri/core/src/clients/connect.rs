@@ -114,6 +114,11 @@ pub enum State {
         /// Under this name.
         name: String,
     },
+    /// It has us as an extension of its own, and needs no entry.
+    Extension {
+        /// The extension's manifest.
+        manifest: PathBuf,
+    },
     /// Our entry was there and is gone.
     Lost,
     /// Somebody changed our entry.
@@ -352,6 +357,12 @@ impl<'a> Connector<'a> {
                 (Some(file), state)
             }
         };
+        let state = match (state, self.extension(target)) {
+            (State::NotConnected | State::Lost | State::Several { .. }, Some(manifest)) => {
+                State::Extension { manifest }
+            }
+            (state, _) => state,
+        };
         let processes = target.processes;
         let running = self.running.as_ref().filter(|_| !processes.is_empty());
         let servers = file
@@ -460,8 +471,17 @@ impl<'a> Connector<'a> {
         let Some(program) = program_of(entry) else {
             return false;
         };
+        self.is_us(program)
+    }
+
+    fn is_us(&self, program: &str) -> bool {
         program == self.program
             || SelfEntries::new(self.search.environment, &self.search.own_programs).is_us(program)
+    }
+
+    /// Where a client has us as an extension.
+    fn extension(&self, target: &Target) -> Option<PathBuf> {
+        (target.extension)(self.search, &|program| self.is_us(program))
     }
 
     /// The file that a client reads.
@@ -982,6 +1002,12 @@ impl Change<'_, '_> {
             self.plan.notes.push(format!(
                 "{} is connected already, under the name `{name}`",
                 self.plan.client.name
+            ));
+            return Ok(());
+        } else if let Some(manifest) = connector.extension(self.target) {
+            self.plan.notes.push(format!(
+                "{client} has Runbridge as an extension already ({}), and would start it twice with an entry in its file",
+                manifest.display()
             ));
             return Ok(());
         }

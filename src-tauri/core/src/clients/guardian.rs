@@ -67,6 +67,7 @@ impl std::fmt::Display for Finding {
             )?,
             State::NotConnected
             | State::Connected { .. }
+            | State::Extension { .. }
             | State::NameTaken
             | State::Forbidden { .. }
             | State::Several { .. } => {
@@ -104,7 +105,10 @@ impl Guardian {
                 continue;
             };
             let file = &receipt.file;
-            if matches!(standing.state, State::Connected { .. }) {
+            if matches!(
+                standing.state,
+                State::Connected { .. } | State::Extension { .. }
+            ) {
                 self.open.remove(file);
                 continue;
             }

@@ -9,6 +9,9 @@ use super::edit::Section;
 use super::own_command::OwnCommand;
 use super::parse::Value;
 
+/// Whether a program is us.
+pub(super) type IsUs<'a> = &'a dyn Fn(&str) -> bool;
+
 /// How a client is connected.
 pub(super) struct Target {
     /// Files that the client may read, in its own order.
@@ -29,6 +32,9 @@ pub(super) struct Target {
     pub(super) own_command: Option<OwnCommand>,
     /// Why the client would not start this program under this name, whatever its file says.
     pub(super) forbidden: fn(&Search<'_>, name: &str, program: &str) -> Option<String>,
+    /// Where the client has us otherwise than by its file: the manifest of its extension whose program
+    /// is us.
+    pub(super) extension: fn(&Search<'_>, is_us: IsUs<'_>) -> Option<PathBuf>,
 }
 
 /// A file that a client may read.
@@ -95,6 +101,7 @@ impl Target {
             processes: &[],
             own_command: None,
             forbidden: |_, _, _| None,
+            extension: |_, _| None,
         }
     }
 }

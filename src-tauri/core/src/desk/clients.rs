@@ -208,6 +208,9 @@ impl Inner {
         match state {
             State::NotConnected => ClientState::NotConnected,
             State::Connected { name } => ClientState::Connected { name },
+            State::Extension { manifest } => ClientState::Extension {
+                manifest: manifest.display().to_string(),
+            },
             State::Lost => ClientState::Lost,
             State::Changed => ClientState::Changed,
             State::Shadowed { by } => ClientState::Shadowed {

@@ -355,6 +355,7 @@ impl Inner {
 
     fn show_status(&self) {
         let runs = self.bridge.live_runs().list();
+        let questions = self.bridge.open_questions().list();
         let settings = self.bridge.settings();
         let status = {
             let told = lock(&self.told);
@@ -362,6 +363,7 @@ impl Inner {
                 paused: self.bridge.is_paused(),
                 connections: told.connections.values().cloned().collect(),
                 runs,
+                askers: questions.into_iter().map(|one| one.server).collect(),
                 servers: told.servers.values().map(status::TrayServer::of).collect(),
                 attention: told.attention.clone(),
                 launch_at_login: settings.launch_at_login,

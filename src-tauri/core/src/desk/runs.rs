@@ -11,6 +11,7 @@ use crate::api::{
 };
 use crate::bridge::Bridge;
 use crate::output::{Captured, run_name};
+use crate::questions::Behind;
 use crate::request;
 use crate::run;
 
@@ -42,6 +43,10 @@ impl Desk {
             std::sync::Arc::clone(bridge),
             std::sync::Arc::clone(&self.0.own),
         );
+        let ask = bridge.open_questions().of_run(Behind {
+            run_id: run_name(id),
+            client: OWN_CLIENT.to_owned(),
+        });
         // It ends by its own deadline, and with the bridge, which waits for it.
         bridge.runs().spawn(async move {
             let cancel = own.cancel_token().child_token();
@@ -52,7 +57,10 @@ impl Desk {
                 Some(OWN_CLIENT),
                 request,
                 cancel,
-                run::Audience::default(),
+                run::Audience {
+                    report: None,
+                    ask: Some(ask),
+                },
                 None,
             );
             running.await;
@@ -211,7 +219,7 @@ fn run_of(row: RunRow) -> Run {
             "wasi" => SandboxKind::Wasi,
             _ => SandboxKind::Container,
         }),
-        memory_bytes_peak: None,
+        memory_bytes_peak: row.memory_bytes_peak,
         reply_tokens: ended.then_some(row.reply_tokens),
         direct_tokens: ended.then_some(direct),
     }

@@ -36,6 +36,7 @@ impl Desk {
                     .unwrap_or_else(|| inner.sandbox_status()),
                 interpreters: told.interpreters.values().cloned().collect(),
                 runs: inner.bridge.live_runs().list(),
+                questions: inner.bridge.open_questions().list(),
                 seen: told.seen,
                 savings: told.savings,
                 memory: told.memory,

@@ -1,6 +1,11 @@
 //! Questions of servers shown by the client, as its revision has it: by a request of ours while its
 //! call is open, or since 2026-07-28 as a result that asks it to make the call again with the answer.
+//! What a client does not show, the app's window does.
 
+use std::future::ready;
+use std::sync::Arc;
+
+use futures_util::FutureExt as _;
 use rmcp::model::{
     CallToolRequestParams, ClientResult, CustomRequest, ErrorData, InputRequiredResult,
     ServerRequest,
@@ -9,7 +14,7 @@ use rmcp::service::{Peer, PeerRequestOptions, RequestContext, RoleServer};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
-use crate::questions::{ANSWER, Answer, Asked, Question};
+use crate::questions::{ANSWER, Answer, Ask, Asked, Behind, OpenQuestions, Question};
 
 /// The name of the one question of a result.
 const KEY: &str = "question";
@@ -39,38 +44,58 @@ impl Answers {
     }
 }
 
-/// Whether the client shows such questions; else in words why not.
-pub(super) fn can_show(
+/// Puts the questions of one run to its user: in the client if that shows such, else in the app's window
+/// if there is one.
+pub(super) fn ask(
     context: &RequestContext<RoleServer>,
-    question: &Question,
-) -> Result<(), String> {
+    in_client: Ask,
+    window: &Arc<OpenQuestions>,
+    run_id: String,
+) -> Ask {
     let capabilities = context.client_capabilities().unwrap_or_default();
     // By its name in the protocol: the type is on its way out of the library.
-    let samples =
-        || serde_json::to_value(&capabilities).is_ok_and(|all| all["sampling"].is_object());
-    let has_model = matches!(question.asked, Asked::Model(_)) && samples();
-    let shows = capabilities
-        .elicitation
-        .is_some_and(|shows| match question.asked {
+    let has_model =
+        serde_json::to_value(&capabilities).is_ok_and(|all| all["sampling"].is_object());
+    let offered = capabilities.elicitation;
+    let client = context.client_info().map(|info| info.name);
+    let behind = Behind {
+        run_id,
+        client: client.clone().unwrap_or_default(),
+    };
+    let in_window = window.of_run(behind);
+    let window = Arc::clone(window);
+    Arc::new(move |question| {
+        let shows = match question.asked {
+            Asked::Model(_) => has_model,
             // Revisions that know but one kind name none.
-            Asked::Form(_) => shows.form.is_some() || shows.url.is_none(),
-            Asked::Page { .. } => shows.url.is_some(),
-            Asked::Model(_) => false,
-        });
-    if shows || has_model {
-        return Ok(());
-    }
-    let client = context.client_info().map_or_else(
-        || "the client".to_owned(),
-        |client| format!("the client {}", client.name),
-    );
-    Err(match question.asked {
-        Asked::Form(_) => format!("{client} shows no questions of servers (elicitation)"),
-        Asked::Page { .. } => {
-            format!("{client} opens no web pages for servers (elicitation by url)")
+            Asked::Form(_) => offered
+                .as_ref()
+                .is_some_and(|shows| shows.form.is_some() || shows.url.is_none()),
+            Asked::Page { .. } => offered.as_ref().is_some_and(|shows| shows.url.is_some()),
+        };
+        if shows {
+            in_client(question)
+        } else if window.are_seen() && !matches!(question.asked, Asked::Model(_)) {
+            in_window(question)
+        } else {
+            let why = nobody_shows(client.as_deref(), &question.asked);
+            ready(Err(why)).boxed()
         }
-        Asked::Model(_) => format!("{client} lends servers no model (sampling)"),
     })
+}
+
+fn nobody_shows(client: Option<&str>, asked: &Asked) -> String {
+    let client = client.map_or_else(
+        || "the client".to_owned(),
+        |name| format!("the client {name}"),
+    );
+    let what = match asked {
+        Asked::Form(_) => "shows no questions of servers (elicitation)",
+        Asked::Page { .. } => "opens no web pages for servers (elicitation by url)",
+        // A window has none either.
+        Asked::Model(_) => return format!("{client} lends servers no model (sampling)"),
+    };
+    format!("{client} {what}, and the Runbridge app, which does, is not running")
 }
 
 /// Whether the client's revision knows no requests of servers.

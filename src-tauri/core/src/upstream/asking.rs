@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::Value;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::lock;
@@ -29,7 +30,14 @@ pub struct Person {
 
 /// The people behind the calls under way on one connection.
 #[derive(Clone, Default)]
-pub(super) struct People(Arc<Mutex<HashMap<u64, Behind>>>);
+pub(super) struct People(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    by_call: Mutex<HashMap<u64, Behind>>,
+    /// A call has ended.
+    left: Notify,
+}
 
 /// Who is behind one call, and its time.
 type Behind = (Person, Arc<Clock>);
@@ -42,7 +50,8 @@ pub(super) struct Present<'a> {
 
 impl Drop for Present<'_> {
     fn drop(&mut self) {
-        lock(&self.people.0).remove(&self.key);
+        lock(&self.people.0.by_call).remove(&self.key);
+        self.people.0.left.notify_waiters();
     }
 }
 
@@ -50,14 +59,14 @@ impl People {
     pub(super) fn enter(&self, person: Person, clock: Arc<Clock>) -> Present<'_> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let key = NEXT.fetch_add(1, Ordering::Relaxed);
-        lock(&self.0).insert(key, (person, clock));
+        lock(&self.0.by_call).insert(key, (person, clock));
         Present { people: self, key }
     }
 
     /// Ask whoever it must be. Gives the result for the server, or in words why nobody was asked.
     pub(super) async fn ask(&self, question: Question) -> Result<Value, String> {
         let (person, clocks) = {
-            let people = lock(&self.0);
+            let people = lock(&self.0.by_call);
             let runs: BTreeSet<&str> = people
                 .values()
                 .map(|(person, _)| person.run.as_str())
@@ -80,7 +89,29 @@ impl People {
         };
         // Its other calls may wait for the same answer.
         let _stopped: Vec<_> = clocks.iter().map(Clock::stop).collect();
-        ask(&person, question).await
+        tokio::select! {
+            answer = ask(&person, question) => answer,
+            () = self.has_left(&person.run) => {
+                Err("the call that it belongs to has ended".to_owned())
+            }
+        }
+    }
+
+    /// Wait until the run has no call here any more: nobody needs the answer then.
+    async fn has_left(&self, run: &str) {
+        loop {
+            let left = self.0.left.notified();
+            tokio::pin!(left);
+            // From here on none is missed.
+            left.as_mut().enable();
+            let is_here = lock(&self.0.by_call)
+                .values()
+                .any(|(person, _)| person.run == run);
+            if !is_here {
+                return;
+            }
+            left.await;
+        }
     }
 }
 

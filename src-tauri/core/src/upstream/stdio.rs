@@ -6,9 +6,8 @@
 //! ours. It knows lines and processes; what the messages mean, and when to start or stop, is decided
 //! elsewhere.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -24,10 +23,14 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::wire::{Line, LineReader, Parsed, parse};
+use crate::paths::Os;
 
 #[cfg_attr(unix, path = "stdio/unix.rs")]
 #[cfg_attr(windows, path = "stdio/windows.rs")]
 mod os;
+mod program;
+
+pub(crate) use self::program::{Program, SpawnError, environment};
 
 /// Kept of a server's stderr: what the contract promises to show.
 const STDERR_BYTES_MAX: usize = 64 * 1024;
@@ -53,49 +56,10 @@ const GRACE: Duration = Duration::from_secs(2);
 /// How often the end of a whole process group is looked for; there is no event for it.
 const GROUP_POLL: Duration = Duration::from_millis(20);
 
-/// What to start.
-#[derive(Clone, Debug)]
-pub(crate) struct Program {
-    pub(crate) command: String,
-    pub(crate) args: Vec<String>,
-    pub(crate) env: BTreeMap<String, String>,
-    pub(crate) cwd: Option<PathBuf>,
-}
-
-/// Why a program was not started, in words, and what may help.
-#[derive(Clone, Debug)]
-pub(crate) struct SpawnError {
-    pub(crate) reason: String,
-    pub(crate) hint: Option<String>,
-}
-
 /// A started server: the two halves that live apart.
 pub(crate) struct Started {
     pub(crate) transport: StdioTransport,
     pub(crate) process: Process,
-}
-
-/// The environment of a server: the user's login environment, changed as the entry says.
-///
-/// A bridge among the servers, behind a wrapper that nobody saw through, finds [`NESTED`](crate::paths::NESTED) in it and
-/// starts no servers of its own: without end, each start would start the next.
-pub(crate) fn environment(
-    login: &BTreeMap<String, String>,
-    entry: &BTreeMap<String, Option<String>>,
-) -> BTreeMap<String, String> {
-    let mut env = login.clone();
-    env.insert(crate::paths::NESTED.to_owned(), "1".to_owned());
-    for (name, value) in entry {
-        // Windows ignores case in names: `PATH` of the entry replaces `Path` of the login.
-        if cfg!(windows) {
-            env.retain(|known, _| !known.eq_ignore_ascii_case(name));
-        }
-        match value {
-            Some(value) => env.insert(name.clone(), value.clone()),
-            None => env.remove(name),
-        };
-    }
-    env
 }
 
 /// Start `program`. Needs a tokio runtime.
@@ -104,7 +68,7 @@ pub(crate) async fn start(
     stderr: Arc<StderrTail>,
     noise: Arc<Noise>,
 ) -> Result<Started, SpawnError> {
-    let path = resolve(program)?;
+    let path = program.file(Os::CURRENT)?;
     if let Some(cwd) = program.cwd.as_deref().filter(|cwd| !cwd.is_dir()) {
         return Err(SpawnError {
             reason: format!("its working directory `{}` is not there", cwd.display()),
@@ -167,66 +131,6 @@ pub(crate) async fn start(
             state: watched,
         }),
     })
-}
-
-/// The program's file: as written if it is a path, else the first of that name on the child's PATH.
-fn resolve(program: &Program) -> Result<PathBuf, SpawnError> {
-    let command = program.command.trim();
-    if command.is_empty() {
-        return Err(SpawnError {
-            reason: "its command is empty".to_owned(),
-            hint: None,
-        });
-    }
-    if command.contains(std::path::is_separator) {
-        let path = program
-            .cwd
-            .as_deref()
-            .unwrap_or(Path::new(""))
-            .join(command);
-        return match os::runnable(&path, &program.env) {
-            Some(path) => Ok(path),
-            None if path.is_file() => Err(SpawnError {
-                reason: format!("`{}` is not executable", path.display()),
-                hint: None,
-            }),
-            None => Err(SpawnError {
-                reason: format!("`{}` is not there", path.display()),
-                hint: None,
-            }),
-        };
-    }
-    let path = search_path(&program.env);
-    std::env::split_paths(path)
-        .filter(|folder| folder.is_absolute())
-        .find_map(|folder| os::runnable(&folder.join(command), &program.env))
-        .ok_or_else(|| SpawnError {
-            reason: format!("`{command}` was not found on PATH ({path})"),
-            hint: Some(install_hint(command)),
-        })
-}
-
-fn search_path(env: &BTreeMap<String, String>) -> &str {
-    env.iter()
-        .find(|(name, _)| {
-            name.as_str() == "PATH" || cfg!(windows) && name.eq_ignore_ascii_case("PATH")
-        })
-        .map_or(os::DEFAULT_PATH, |(_, path)| path.as_str())
-}
-
-fn install_hint(command: &str) -> String {
-    let what = match command {
-        "npx" | "npm" | "node" => "Install Node.js (nodejs.org), which brings it",
-        "uvx" | "uv" => "Install uv (docs.astral.sh/uv), which brings it",
-        "docker" => "Install and start Docker, or Podman with its `docker` command",
-        "python" => "Install Python, or write `python3` in the configuration",
-        "python3" | "pip" | "pipx" => "Install Python, which brings it",
-        "bunx" | "bun" => "Install Bun (bun.sh), which brings it",
-        "deno" => "Install Deno (deno.com)",
-        "go" | "cargo" | "dotnet" | "java" => "Install its toolchain",
-        _ => "Install it, or write its full path in the configuration",
-    };
-    format!("{what}, or set PATH in the server's `env`")
 }
 
 /// The first line on stdout that is not JSON-RPC. Servers that print there work all the same; their

@@ -15,9 +15,15 @@ TEXT_MAX = 20_000
 _OWN = "<guest "
 # Files that user code was compiled under: runs and saved tools.
 _USER = ("<run", "<saved tool")
-# Where the standard library and installed packages lie.
+# Where the standard library and installed packages lie; user code's folder is added to the path later.
 _INSTALLED = tuple(
-    sorted({os.path.join(prefix, "") for prefix in (sys.prefix, sys.base_prefix, sys.exec_prefix)})
+    sorted(
+        {
+            os.path.join(place, "")
+            for place in (sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path)
+            if place
+        }
+    )
 ) + ("<frozen ",)
 
 

@@ -216,17 +216,29 @@ impl Cache {
             .map_err(|error| format!("{}: {error}", path.display()))
     }
 
+    /// Remove what compilations that were killed left. For the holder of [`Cache::lock`] alone, since
+    /// a file that is still being written looks the same.
+    pub(super) fn sweep_unfinished(&self) {
+        self.remove(|name| name.ends_with(".partial"));
+    }
+
     /// Files of other versions. One in use elsewhere stays usable there: it is mapped.
     fn sweep(&self) {
+        self.remove(|name| {
+            [".code", ".json"].iter().any(|end| name.ends_with(end))
+                && !name.starts_with(&self.name)
+        });
+    }
+
+    /// Remove those of our files that `which` picks by name.
+    fn remove(&self, which: impl Fn(&str) -> bool) {
         let Ok(entries) = fs::read_dir(&self.folder) else {
             return;
         };
         for entry in entries.flatten() {
             let name = entry.file_name();
             let name = name.to_string_lossy();
-            let ours = name.starts_with("python-")
-                && [".code", ".json"].iter().any(|end| name.ends_with(end));
-            if ours && !name.starts_with(&self.name) {
+            if name.starts_with("python-") && which(&name) {
                 let _ = fs::remove_file(entry.path());
             }
         }

@@ -68,6 +68,10 @@ pub fn main(mut arguments: impl Iterator<Item = String>) -> ! {
 }
 
 fn compile(module: &Path, out: &Path) -> Result<(), String> {
+    spawn("host", || {
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        exit(FAILED);
+    })?;
     let bytes = std::fs::read(module).map_err(|error| format!("{}: {error}", module.display()))?;
     let engine = machine::engine().map_err(|error| format!("{error:#}"))?;
     let code = engine

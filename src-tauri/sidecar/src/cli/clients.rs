@@ -112,6 +112,11 @@ fn state(state: &State) -> (Tone, &'static str, Option<String>) {
             (Tone::Good, "connected", None)
         }
         State::Connected { name } => (Tone::Good, "connected", Some(format!("as `{name}`"))),
+        State::Extension { manifest } => (
+            Tone::Good,
+            "connected",
+            Some(format!("as its extension {}", manifest.display())),
+        ),
         State::Lost => (
             Tone::Bad,
             "lost",

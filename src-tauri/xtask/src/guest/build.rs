@@ -45,7 +45,6 @@ pub(super) fn python(root: &Path, recipe: &Path) -> anyhow::Result<PathBuf> {
     let zig_inputs = pins::ZIG_WHEELS
         .iter()
         .fold(Inputs::new("zig"), |inputs, hash| inputs.text(hash));
-    let source_inputs = || Inputs::new("source").text(pins::PYTHON.sha256).text("1");
     let library_inputs = pins::LIBRARIES
         .iter()
         .fold(Inputs::new("libraries"), |inputs, library| {
@@ -69,9 +68,7 @@ pub(super) fn python(root: &Path, recipe: &Path) -> anyhow::Result<PathBuf> {
     fetch::tools()?;
     announce(root);
     let zig = stage::run(root, zig_inputs, fetch::zig)?;
-    let source = stage::run(root, source_inputs(), |out| {
-        unpack(&fetch::python(root)?, out)
-    })?;
+    let source = source(root)?;
     let libraries = stage::run(root, library_inputs, fetch::libraries)?;
     let native = stage::run(root, native_inputs, |out| native(&source, out))?;
     let packages = stage::run(root, package_inputs, fetch::packages)?;
@@ -93,6 +90,12 @@ pub(super) fn python(root: &Path, recipe: &Path) -> anyhow::Result<PathBuf> {
         pack(&native, &source, &packages, recipe, out)?;
         licences(&source, &libraries, &packages, out)
     })
+}
+
+/// The folder with CPython's source, mended where this compiler needs it.
+pub(super) fn source(root: &Path) -> anyhow::Result<PathBuf> {
+    let inputs = Inputs::new("source").text(pins::PYTHON.sha256).text("1");
+    stage::run(root, inputs, |out| unpack(&fetch::python(root)?, out))
 }
 
 /// Say how long it takes, if it does.
@@ -532,6 +535,8 @@ fn pack(
         let listed = shell::run_quietly(
             Command::new(native_python(native)?)
                 .env("PYTHONHASHSEED", "0")
+                // Else it looks for it where it was built, and this folder may have been moved.
+                .env("PYTHONPATH", &library)
                 .arg(recipe.join("pack.py"))
                 .arg(out.join(name))
                 .args(folders),

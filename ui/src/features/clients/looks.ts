@@ -16,9 +16,10 @@ export function clientLook(client: Client, now: boolean): StatusLook {
   const word = words.clients.states;
   switch (client.state.type) {
     case 'connected':
+    case 'extension':
       return now ? { icon: 'ok', tone: 'ok', word: word.now } : { icon: 'check', tone: 'ok', word: word.connected };
     case 'not_connected':
-      // It may know us in another way than by its file, such as a bundle.
+      // It may know us in another way than by its file.
       if (now) return { icon: 'ok', tone: 'ok', word: word.now };
       return { icon: 'idle', tone: 'quiet', word: word.not_connected };
     case 'several':
@@ -49,6 +50,7 @@ export function canConnect(client: Client): boolean {
     case 'unreadable':
       return client.state.markOnly;
     case 'connected':
+    case 'extension':
     case 'name_taken':
     case 'forbidden':
       return false;

@@ -225,6 +225,7 @@ export function emptyState(): State {
     interpreters: [],
     runs: [],
     seen: { client: true, run: true },
+    questions: [],
     savings: { runsToday: 0, callsToday: 0, definitionsTokens: 0, resultsTokens: 0 },
     memory: { items: 0, sizeBytes: 0, savedTools: 0 },
   };
@@ -255,6 +256,7 @@ export function fullState(now: number): State {
       },
     ],
     interpreters: interpreters(now),
+    questions: [],
     savings: { runsToday: 37, callsToday: 324, definitionsTokens: 351_204, resultsTokens: 61_098 },
     attention: [
       {

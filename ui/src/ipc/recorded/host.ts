@@ -6,11 +6,25 @@
 // `fail`      names of commands that fail, with commas
 // `view`, `open`, `part`  where the window starts (read by the window's start, not here)
 
-import type { ApiError, BridgeEvent, Call, Change, Client, Commands, MemoryInfo, MemoryTotals, Run, RunDetail, State } from '../bindings';
+import type {
+  ApiError,
+  BridgeEvent,
+  Call,
+  Change,
+  Client,
+  Commands,
+  MemoryInfo,
+  MemoryTotals,
+  QuestionAnswer,
+  Run,
+  RunDetail,
+  State,
+} from '../bindings';
 import type { CommandName, Host } from '../host';
 import { parseJson } from '../../components/json-text';
 import { afterwards, recordedClients, recordedPlan } from './clients';
 import { emptyState, fullState, limits, memoryItem, memoryItems, savedTools } from './data';
+import { recordedQuestions } from './questions';
 import { recordedRuns } from './runs';
 import { fromNew, recordedServers, toDetail, toToolDetail, type Recorded } from './servers';
 
@@ -47,6 +61,9 @@ class RecordedBridge implements Host {
   #forgotten = new Map<string, () => void>();
   #measuring: ReturnType<typeof setInterval> | null = null;
   #nextRun = 100_000;
+  #nextQuestion = 1;
+  /** What was said to questions. */
+  readonly answers: QuestionAnswer[] = [];
 
   constructor(scenario: Scenario, failing: readonly string[]) {
     const now = Date.now();
@@ -181,6 +198,21 @@ class RecordedBridge implements Host {
     }
     await pause(step);
     this.#end(id, 'success');
+  }
+
+  /** A server asks the user in the middle of a run. */
+  asks(what: keyof typeof recordedQuestions): void {
+    const now = Date.now();
+    const question = {
+      ...recordedQuestions[what],
+      id: String(this.#nextQuestion++),
+      runId: this.#state.runs[0]?.id ?? '',
+      client: 'claude-desktop',
+      askedAt: now,
+      expiresAt: now + 300_000,
+    };
+    this.#state.questions = [...this.#state.questions, question];
+    this.emit({ type: 'question', question });
   }
 
   /** A run that is under way when the window opens. */
@@ -654,6 +686,13 @@ class RecordedBridge implements Host {
     },
     stop_run: ({ id }) => {
       this.#end(id, 'cancelled');
+      return null;
+    },
+    answer_question: ({ id, answer }) => {
+      if (!this.#state.questions.some((it) => it.id === id)) throw failure('question_not_found', 'nobody waits for this answer any more');
+      this.#state.questions = this.#state.questions.filter((it) => it.id !== id);
+      this.answers.push(answer);
+      this.emit({ type: 'question_closed', id });
       return null;
     },
     export_runs: () => '/home/ada/runbridge-runs.json',

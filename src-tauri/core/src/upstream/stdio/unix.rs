@@ -4,11 +4,10 @@
 //! killed outright, servers see the end of their input, and on Linux get SIGTERM as well; a
 //! grandchild that ignores the end of its input can only be reached while we live.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
 
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
@@ -78,10 +77,10 @@ pub(super) async fn spawn(mut command: Command) -> io::Result<Child> {
     command.spawn()
 }
 
-/// The file itself, if it can be run.
-pub(super) fn runnable(path: &Path, _env: &BTreeMap<String, String>) -> Option<PathBuf> {
-    let metadata = path.metadata().ok()?;
-    (metadata.is_file() && metadata.permissions().mode() & 0o111 != 0).then(|| path.to_owned())
+/// A file with the right to be run.
+pub(super) fn is_executable(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
 pub(super) fn describe(status: ExitStatus) -> String {

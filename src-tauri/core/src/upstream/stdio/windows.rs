@@ -1,17 +1,13 @@
 //! Windows has no process groups that could be ended; `taskkill` walks the tree of children.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitStatus;
 
 use tokio::process::{Child, Command};
 
 /// Where programs are when nobody says.
 pub(super) const DEFAULT_PATH: &str = r"C:\Windows\System32;C:\Windows";
-
-/// Endings tried when PATHEXT is not set.
-const DEFAULT_PATHEXT: &str = ".COM;.EXE;.BAT;.CMD";
 
 /// No console window flashes up for a server.
 const CREATE_NO_WINDOW: u32 = 0x0800_0000;
@@ -25,25 +21,9 @@ pub(super) async fn spawn(mut command: Command) -> io::Result<Child> {
     command.spawn()
 }
 
-/// The file itself if its ending is one that Windows runs, else the file with such an ending: `npx`
-/// is `npx.cmd`, and the `npx` beside it is a shell script.
-pub(super) fn runnable(path: &Path, env: &BTreeMap<String, String>) -> Option<PathBuf> {
-    let endings = env
-        .iter()
-        .find(|(name, _)| name.eq_ignore_ascii_case("PATHEXT"))
-        .map_or(DEFAULT_PATHEXT, |(_, endings)| endings.as_str());
-    let endings = || endings.split(';').filter(|ending| !ending.is_empty());
-    let name = path.file_name()?.to_string_lossy().to_lowercase();
-    if path.is_file() && endings().any(|ending| name.ends_with(&ending.to_lowercase())) {
-        return Some(path.to_owned());
-    }
-    endings()
-        .map(|ending| {
-            let mut whole = path.as_os_str().to_owned();
-            whole.push(ending);
-            PathBuf::from(whole)
-        })
-        .find(|path| path.is_file())
+/// Windows tells programs by their endings alone.
+pub(super) fn is_executable(path: &Path) -> bool {
+    path.is_file()
 }
 
 pub(super) fn describe(status: ExitStatus) -> String {

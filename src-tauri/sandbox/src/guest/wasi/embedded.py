@@ -6,27 +6,13 @@ leaves where Python's signal handler would. All else is the guest that runs in a
 """
 
 import asyncio
-import os
 import random
-import socket
-import subprocess
 import sys
-import threading
 from asyncio import base_events
 from json import dumps
 
-NO_THREADS = (
-    "the built-in sandbox has no threads; use `await`, `asyncio.gather` or `asyncio.create_task`, or "
-    "switch to Container in Sandbox settings"
-)
-NO_NETWORK = "the sandbox has no network; use the tools of a server"
-NO_PROCESSES = "the built-in sandbox has no processes; switch to Container in Sandbox settings"
-
-# Not pure Python: none of them can be loaded into WebAssembly.
-NATIVE = frozenset(
-    """cv2 duckdb lxml matplotlib numba numpy pandas PIL polars psutil pyarrow pydantic_core requests
-    scipy seaborn skimage sklearn statsmodels sympy tensorflow torch""".split()
-)
+# First: the others are made from what it puts in place.
+from _runbridge import missing  # noqa: F401
 
 
 class Selector:
@@ -62,49 +48,9 @@ class Loop(base_events.BaseEventLoop):
         # Nobody else could have to be woken.
         pass
 
-    def run_in_executor(self, executor, function, *arguments):
-        raise RuntimeError(NO_THREADS)
 
-    async def getaddrinfo(self, *_, **__):
-        raise OSError(NO_NETWORK)
-
-    async def getnameinfo(self, *_, **__):
-        raise OSError(NO_NETWORK)
-
-    async def create_connection(self, *_, **__):
-        raise OSError(NO_NETWORK)
-
-    async def create_server(self, *_, **__):
-        raise OSError(NO_NETWORK)
-
-    async def create_datagram_endpoint(self, *_, **__):
-        raise OSError(NO_NETWORK)
-
-    async def subprocess_exec(self, *_, **__):
-        raise OSError(NO_PROCESSES)
-
-    async def subprocess_shell(self, *_, **__):
-        raise OSError(NO_PROCESSES)
-
-
-def _no_thread(self):
-    raise RuntimeError(NO_THREADS)
-
-
-def _no_process(*_, **__):
-    raise OSError(NO_PROCESSES)
-
-
-def _no_network(*_, **__):
-    raise OSError(NO_NETWORK)
-
-
-asyncio.SelectorEventLoop = Loop
+asyncio.SelectorEventLoop = asyncio.EventLoop = Loop
 asyncio.DefaultEventLoopPolicy._loop_factory = Loop
-threading.Thread.start = _no_thread
-subprocess.Popen.__init__ = _no_process
-os.system = _no_process
-socket.getaddrinfo = socket.socket.connect = _no_network
 
 from _runbridge import interrupts as interrupting  # noqa: E402
 from _runbridge import output as outputs  # noqa: E402
@@ -199,8 +145,7 @@ def _wait_for(box):
         runner.pump(None)
 
 
-for code in (Selector.select, Loop.run_in_executor):
-    interrupting.passage(code)
+interrupting.passage(Selector.select)
 
 interrupting.Interrupts = Interrupts
 outputs.Output = Output
@@ -291,16 +236,6 @@ class Runner(running.Runner):
             self.idle = None
 
     _failures = 0
-
-    def _tell(self, end, error, hit):
-        super()._tell(end, error, hit)
-        if isinstance(error, ModuleNotFoundError) and error.name:
-            name = error.name.partition(".")[0]
-            if name in NATIVE or name in sys.stdlib_module_names:
-                self.note(
-                    "%s is not in the built-in sandbox; switch to Container in Sandbox settings"
-                    % name.lstrip("_")
-                )
 
 
 def start():

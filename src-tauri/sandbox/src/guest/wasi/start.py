@@ -6,6 +6,7 @@ guest that is a process.
 """
 
 import gc
+import site
 import sys
 import types
 
@@ -63,6 +64,10 @@ BUNDLED = "bs4 dateutil.parser dateutil.tz jinja2 openpyxl tabulate yaml".split(
 
 for name in COMMON + BUNDLED:
     __import__(name)
+# `exit`, `help` and their kin: without folders of packages, nothing else of `site` is of use.
+site.setquit()
+site.setcopyright()
+site.sethelper()
 load("/guest")
 # Collections need not look at what is there for good, nor touch its pages.
 gc.collect()
