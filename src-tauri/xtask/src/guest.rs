@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// Run CPython's own tests in it, and write down how they ended.
     #[arg(long)]
     test_suite: bool,
-    /// Run these modules of the tests alone, such as `test_json`, and write nothing down.
+    /// Run these modules of the tests alone, such as `test_json`; the rest of the results stays.
     #[arg(long, value_name = "MODULE", requires = "test_suite", num_args = 1..)]
     only: Vec<String>,
 }
