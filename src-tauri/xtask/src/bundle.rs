@@ -20,6 +20,13 @@ const CLI: &str = "@tauri-apps/cli@2.12.5";
 /// whenever the app is compiled.
 const OVERLAY: &str = "src-tauri/app/tauri.bundle.conf.json";
 
+/// The sidecar, as Cargo leaves it.
+const NAME: &str = if cfg!(windows) {
+    "runbridge.exe"
+} else {
+    "runbridge"
+};
+
 /// The public half of the key that signs updates, as `tauri signer generate` prints it.
 const UPDATE_KEY: &str = "RUNBRIDGE_UPDATE_KEY";
 
@@ -38,6 +45,9 @@ pub(crate) struct Arguments {
     /// Without optimisation: quick to build, for trying the packages themselves.
     #[arg(long)]
     debug: bool,
+    /// Pack what was built before, and build nothing.
+    #[arg(long)]
+    built: bool,
     /// The embedded Python, built by `cargo xtask guest` on another machine: it is the same for every
     /// system, and can be built on Linux alone. Without this it is built here.
     #[arg(long, value_name = "FOLDER")]
@@ -50,14 +60,23 @@ pub(crate) struct Arguments {
 
 /// `cargo xtask bundle`.
 pub(crate) fn run_command(arguments: &Arguments) -> anyhow::Result<()> {
-    app::prepare()?;
+    let profile = if arguments.debug { "debug" } else { "release" };
+    let built = target().join(profile).join(NAME);
+    if !arguments.built {
+        app::prepare()?;
+        build_sidecar(!arguments.debug)?;
+    }
     let python = python(arguments.python.as_deref())?;
-    stage(!arguments.debug)?;
+    stage(&built)?;
     let cli = cli()?;
     let mut build = Command::new(cli);
     build
         .current_dir(root())
-        .args(["build", "--config", OVERLAY])
+        .args([
+            if arguments.built { "bundle" } else { "build" },
+            "--config",
+            OVERLAY,
+        ])
         .args([
             "--bundles",
             arguments.kinds.as_deref().unwrap_or(usual_kinds()),
@@ -76,7 +95,6 @@ pub(crate) fn run_command(arguments: &Arguments) -> anyhow::Result<()> {
         );
     }
     run(&mut build)?;
-    let profile = if arguments.debug { "debug" } else { "release" };
     let bundle = target().join(profile).join("bundle");
     say(format_args!("packages are in {}", bundle.display()));
     #[cfg(target_os = "linux")]
@@ -113,8 +131,7 @@ fn python(given: Option<&Path>) -> anyhow::Result<String> {
 }
 
 /// Put the sidecar where the overlay names it, under the name that the packaging program wants.
-fn stage(release: bool) -> anyhow::Result<()> {
-    let sidecar = build_sidecar(release)?;
+fn stage(sidecar: &Path) -> anyhow::Result<()> {
     let version = run_quietly(Command::new("rustc").arg("-vV"))?;
     let triple = version
         .lines()
@@ -126,7 +143,7 @@ fn stage(release: bool) -> anyhow::Result<()> {
         "runbridge-{triple}{}",
         std::env::consts::EXE_SUFFIX
     ));
-    std::fs::copy(&sidecar, &staged)
+    std::fs::copy(sidecar, &staged)
         .with_context(|| format!("cannot copy {} to {}", sidecar.display(), staged.display()))?;
     Ok(())
 }
