@@ -94,6 +94,10 @@ pub(crate) fn run_command(arguments: &Arguments) -> anyhow::Result<()> {
                 .flat_map(|more| ["--config".to_owned(), more.to_string()]),
         );
     }
+    if !arguments.built {
+        // Cargo would build the members that it builds by default, of which the app is none.
+        build.args(["--", "--package", "runbridge-app"]);
+    }
     run(&mut build)?;
     let bundle = target().join(profile).join("bundle");
     say(format_args!("packages are in {}", bundle.display()));
