@@ -2,7 +2,8 @@
 //! called by `cargo xtask guest --test-suite`.
 //!
 //! Each module of tests runs in a session of its own, under the limits that users have. What fails
-//! must have its reason in `cpython/reasons.json`; the results are written down either way.
+//! must have its reason in `cpython/reasons.json`; the results are written down either way. Where
+//! modules are named, theirs alone are written anew.
 
 #![allow(
     clippy::unwrap_used,
@@ -250,9 +251,8 @@ fn counts(ends: &Ends) -> String {
 fn report(found: &BTreeMap<String, Ends>, out: &str, all: bool) -> ExitCode {
     let reasons: Vec<Reason> = serde_json::from_str(REASONS).expect("reasons.json");
     let mut used = vec![false; reasons.len()];
-    let mut total = [0_usize; 3];
     let mut unexplained = Vec::new();
-    let mut modules = serde_json::Map::new();
+    let mut modules = if all { BTreeMap::new() } else { before(out) };
     for (name, ends) in found {
         let mut passed = 0;
         let mut skipped: BTreeMap<&str, usize> = BTreeMap::new();
@@ -263,23 +263,17 @@ fn report(found: &BTreeMap<String, Ends>, out: &str, all: bool) -> ExitCode {
                 End::Skipped(why) => *skipped.entry(why).or_default() += 1,
                 End::Failed(error) => {
                     let fits = reasons.iter().position(|reason| reason.fits(test, error));
-                    let why = match fits {
-                        Some(index) => {
-                            used[index] = true;
-                            reasons[index].why.as_str()
-                        }
-                        None => {
-                            unexplained.push(format!("{test}\n    {error}"));
-                            "not explained"
-                        }
+                    let why = if let Some(index) = fits {
+                        used[index] = true;
+                        reasons[index].why.as_str()
+                    } else {
+                        unexplained.push(format!("{test}\n    {error}"));
+                        "not explained"
                     };
                     failed.entry(why).or_default().push(json!(test));
                 }
             }
         }
-        total[0] += passed;
-        total[1] += skipped.values().sum::<usize>();
-        total[2] += failed.values().map(Vec::len).sum::<usize>();
         let mut facts = json!({ "passed": passed });
         if !skipped.is_empty() {
             facts["skipped"] = json!(skipped);
@@ -289,7 +283,18 @@ fn report(found: &BTreeMap<String, Ends>, out: &str, all: bool) -> ExitCode {
         }
         modules.insert(name.clone(), facts);
     }
-    let [passed, skipped, failed] = total;
+    let count = |count: fn(&Value) -> u64| modules.values().map(count).sum::<u64>();
+    let passed = count(|facts| facts["passed"].as_u64().unwrap_or_default());
+    let skipped = count(|facts| {
+        let reasons = facts["skipped"].as_object().into_iter().flatten();
+        reasons.filter_map(|(_, count)| count.as_u64()).sum()
+    });
+    let failed = count(|facts| {
+        let reasons = facts["failed"].as_object().into_iter().flatten();
+        reasons
+            .filter_map(|(_, tests)| Some(tests.as_array()?.len() as u64))
+            .sum()
+    });
     let whole = json!({
         "total": { "passed": passed, "skipped": skipped, "failed": failed },
         "modules": modules,
@@ -307,4 +312,11 @@ fn report(found: &BTreeMap<String, Ends>, out: &str, all: bool) -> ExitCode {
     }
     eprintln!("not explained:\n{}", unexplained.join("\n"));
     ExitCode::FAILURE
+}
+
+/// What an earlier run wrote of each module.
+fn before(out: &str) -> BTreeMap<String, Value> {
+    let text = std::fs::read_to_string(out).unwrap_or_default();
+    let mut written: Value = serde_json::from_str(&text).unwrap_or_default();
+    serde_json::from_value(written["modules"].take()).unwrap_or_default()
 }

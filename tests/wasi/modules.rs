@@ -207,6 +207,7 @@ const USES: &[(&str, &str, &str)] = &[
     ("syslog", "import syslog", "ModuleNotFoundError: syslog is not in the built-in sandbox; switch to Container"),
     ("tabnanny", "import tabnanny; tabnanny.check('/tmp/c.py')", "None"),
     ("tarfile", "import tarfile\nwith tarfile.open('/tmp/t.tar.gz', 'w:gz') as t: t.add('/tmp/f1', 'f1')\ntarfile.open('/tmp/t.tar.gz').getnames()", "['f1']"),
+    ("tarfile", "import io, tarfile\nt = tarfile.TarInfo('.')\nt.type = tarfile.DIRTYPE\nheld = io.BytesIO()\nwith tarfile.open(fileobj=held, mode='w') as made: made.addfile(t)\nheld.seek(0)\ntarfile.open(fileobj=held).extractall('/tmp', filter='data')", "None"),
     ("tempfile", "import tempfile\nwith tempfile.NamedTemporaryFile('w+') as f:\n    f.write('a'); f.seek(0); text = f.read()\ntext", "'a'"),
     ("termios", "import termios", "ModuleNotFoundError: termios is not here, for the sandbox has neither screen nor terminal"),
     ("textwrap", "import textwrap; textwrap.fill('a b', 1)", "'a\\nb'"),

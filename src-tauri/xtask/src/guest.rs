@@ -32,7 +32,7 @@ pub(crate) struct Arguments {
     /// Run CPython's own tests in it, and write down how they ended.
     #[arg(long)]
     test_suite: bool,
-    /// Run these modules of the tests alone, such as `test_json`, and write nothing down.
+    /// Run these modules of the tests alone, such as `test_json`; the rest of the results stays.
     #[arg(long, value_name = "MODULE", requires = "test_suite", num_args = 1..)]
     only: Vec<String>,
 }
@@ -113,6 +113,20 @@ fn build_again(root: &Path, first: &Path) -> anyhow::Result<()> {
     );
     shell::say("both builds are the same, byte by byte");
     stage::remove(&elsewhere)
+}
+
+/// What the embedded Python is made of: name, version and licence of each part.
+pub(crate) fn parts() -> Vec<(String, String, String)> {
+    let inventory = pins::inventory(&[]);
+    let parts = inventory["parts"].as_array().into_iter().flatten();
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    parts
+        .map(|part| {
+            let [name, version, licence] =
+                ["name", "version", "licence"].map(|key| text(&part[key]));
+            (name, version, licence)
+        })
+        .collect()
 }
 
 /// Start the interpreter, import the guest, and write down its memory as a new module.

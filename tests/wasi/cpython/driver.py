@@ -11,11 +11,6 @@ import unittest
 
 OUT = sys.stdout
 HOME = "/workspace/cpython"
-# Helpers and data of every module's; what else is a folder belongs to one module.
-COMMON = (
-    "support data archivetestdata audiodata certdata cjkencodings mathdata tokenizedata typinganndata "
-    "xmltestdata"
-).split()
 # Modules that import parts of another one.
 IMPORTED = re.compile(r"\btest\.(test_\w+)|\bfrom test import .*\b(test_\w+)")
 
@@ -27,7 +22,7 @@ def tell(**facts):
 def unpack(archive, name):
     """The package `test` with what its module `name` needs of it."""
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
-        members = {member.name.removeprefix("./"): member for member in tar}
+        members = {member.name.removeprefix("./"): member for member in tar if member.name != "."}
         wanted = {name.partition(".")[0]}
         looked_at = set()
         while wanted - looked_at:
@@ -45,7 +40,7 @@ def unpack(archive, name):
             elif top == "decimaltestdata":
                 keep = "test_decimal" in wanted
             else:
-                keep = not member.isdir() and "/" not in path or top in COMMON
+                keep = True
             if keep:
                 tar.extract(member, HOME + "/test", filter="data")
     sys.path.insert(0, HOME)
@@ -73,7 +68,8 @@ def prepare(name):
     sys.modules["test.test_tools"] = tools
     if name in ("test_class", "test_compile"):
         internal = types.ModuleType("_testinternalcapi")
-        internal.get_configs = lambda: {"config": {"code_debug_ranges": True}}
+        internal.get_config = lambda: {"code_debug_ranges": True}
+        internal.suppress_immortalization = lambda suppress: None
         internal.__getattr__ = skips_by_name
         sys.modules["_testinternalcapi"] = internal
 

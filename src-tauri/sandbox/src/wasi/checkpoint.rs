@@ -8,6 +8,8 @@ use super::files::Files;
 
 pub(super) const PAGE_BYTES: usize = 4096;
 
+const ZEROS: &[u8] = &[0; PAGE_BYTES];
+
 pub(super) struct Checkpoint {
     memory_bytes: usize,
     /// Pages that are not kept are zero; else they are the snapshot's.
@@ -15,6 +17,9 @@ pub(super) struct Checkpoint {
     /// Numbers of the pages kept, ascending; their bytes are in `bytes`, one behind the other.
     numbers: Vec<u32>,
     bytes: Vec<u8>,
+    /// Numbers of pages that differ and are zero, which take no bytes: a guest holds megabytes of
+    /// them in reserve.
+    zeros: Vec<u32>,
     files: Files,
 }
 
@@ -28,24 +33,36 @@ impl Checkpoint {
         old: Option<Self>,
         bytes_max: usize,
     ) -> Option<Self> {
-        let (mut numbers, mut bytes) =
-            old.map_or_else(Default::default, |old| (old.numbers, old.bytes));
+        let (mut numbers, mut bytes, mut zeros) =
+            old.map_or_else(Default::default, |old| (old.numbers, old.bytes, old.zeros));
         numbers.clear();
         bytes.clear();
+        zeros.clear();
         let rest_is_zero = pages.changed(memory, &mut numbers);
+        let page = |number: u32| {
+            let at = number as usize * PAGE_BYTES;
+            &memory[at..at + PAGE_BYTES]
+        };
+        numbers.retain(|number| {
+            let is_zero = page(*number) == ZEROS;
+            if is_zero {
+                zeros.push(*number);
+            }
+            !is_zero
+        });
         if numbers.len() * PAGE_BYTES > bytes_max {
             return None;
         }
         bytes.reserve_exact(numbers.len() * PAGE_BYTES);
         for number in &numbers {
-            let at = *number as usize * PAGE_BYTES;
-            bytes.extend_from_slice(&memory[at..at + PAGE_BYTES]);
+            bytes.extend_from_slice(page(*number));
         }
         Some(Self {
             memory_bytes: memory.len(),
             rest_is_zero,
             numbers,
             bytes,
+            zeros,
             files: files.clone(),
         })
     }
@@ -59,6 +76,15 @@ impl Checkpoint {
             let at = *number as usize * PAGE_BYTES;
             if let Some(place) = memory.get_mut(at..at + PAGE_BYTES) {
                 place.copy_from_slice(page);
+            }
+        }
+        for number in &self.zeros {
+            let at = *number as usize * PAGE_BYTES;
+            // A page that is zero already stays shared when it is only read.
+            if let Some(place) = memory.get_mut(at..at + PAGE_BYTES)
+                && *place != *ZEROS
+            {
+                place.fill(0);
             }
         }
     }

@@ -556,7 +556,13 @@ impl Files {
 
     pub(crate) fn make_folder(&mut self, folder: u32, path: &str) -> Answer<()> {
         let base = self.folder_of(folder)?;
-        let (parent, name) = self.parent_of(base, path, false)?;
+        let (parent, name) = match self.parent_of(base, path, false) {
+            // Archives of `.` hold it as a folder to be made.
+            Err(Refusal::Invalid) if self.walk(base, path, true).is_ok() => {
+                return Err(Refusal::Exists);
+            }
+            found => found?,
+        };
         if self.folder(parent)?.get(&name).is_some() {
             return Err(Refusal::Exists);
         }

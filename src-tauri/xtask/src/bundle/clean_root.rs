@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use runbridge_testkit::wait_for;
 
-use crate::engines;
+use crate::machine;
 use crate::shell::{run_quietly, say, target};
 
 /// The oldest Debian that has the webview.
@@ -42,8 +42,8 @@ pub(super) fn try_newest(bundle: &Path) -> anyhow::Result<()> {
         ("Xvfb", "xvfb"),
         ("xdotool", "xdotool"),
     ] {
-        if !engines::on_path(program) {
-            engines::install(&[package])?;
+        if !machine::on_path(program) {
+            machine::install(&[package])?;
         }
     }
     let package = newest(&bundle.join("deb"))?;

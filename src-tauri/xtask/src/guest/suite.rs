@@ -32,12 +32,7 @@ pub(super) fn run(root: &Path, source: &Path, only: &[String]) -> anyhow::Result
     let mut build = shell::cargo();
     build.args(["build", "--quiet", "--workspace"]);
     shell::run(build.args(["--example", "wasi_worker", "--example", "wasi_cpython"]))?;
-    // A part of the tests says nothing about the rest.
-    let results = if only.is_empty() {
-        shell::root().join("src-tauri/sandbox/cpython-tests.json")
-    } else {
-        root.join("tests.json")
-    };
+    let results = shell::root().join("src-tauri/sandbox/cpython-tests.json");
     shell::say("running CPython's own tests in the embedded sandbox; this takes some minutes");
     let mut tests = Command::new(shell::target().join("debug/examples/wasi_cpython"));
     shell::run(tests.arg(&archive).arg(&results).args(only))?;

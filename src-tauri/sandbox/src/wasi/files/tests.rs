@@ -339,3 +339,14 @@ fn no_sequence_of_calls_breaks_the_counts() {
         }
     }
 }
+
+#[test]
+fn a_folder_named_by_dots_exists_or_does_not() {
+    let mut files = files();
+    for path in ["tmp/.", "tmp/..", "workspace/./."] {
+        let made = files.make_folder(ROOT_DESCRIPTOR, path);
+        assert_eq!(made, Err(Refusal::Exists), "{path}");
+    }
+    let made = files.make_folder(ROOT_DESCRIPTOR, "tmp/none/.");
+    assert_eq!(made, Err(Refusal::Invalid));
+}
