@@ -2,6 +2,7 @@
 //! to the app if one runs, else with a bridge of our own. Or, where a person asks for it, over HTTP.
 
 use std::io::IsTerminal as _;
+#[cfg(unix)]
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -54,6 +55,7 @@ pub(crate) struct ServeArguments {
 /// own, at the same port.
 pub(crate) async fn http(port: u16) -> anyhow::Result<ExitCode> {
     let environment = Environment::of_process();
+    // One wait for both: a signal between them would be heard by neither.
     let mut asked = std::pin::pin!(asked_to_end());
     #[cfg(unix)]
     let Some(port) = http_by_app(&environment, port, asked.as_mut()).await else {
@@ -68,7 +70,7 @@ pub(crate) async fn http(port: u16) -> anyhow::Result<ExitCode> {
         }
     };
     tell_of(face.place());
-    asked.await;
+    asked.as_mut().await;
     face.shut_down().await;
     bridge.shut_down().await;
     Ok(ExitCode::SUCCESS)
