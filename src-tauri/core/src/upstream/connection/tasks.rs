@@ -70,17 +70,17 @@ impl Task {
     /// `may` that a server may make one by itself.
     pub(super) fn begun(result: &RawValue, asked: bool, may: bool) -> Option<Self> {
         #[derive(Deserialize)]
+        struct Created<'a> {
+            #[serde(borrow)]
+            task: &'a RawValue,
+        }
+        #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
         struct Kind {
             result_type: String,
         }
 
         if asked {
-            #[derive(Deserialize)]
-            struct Created<'a> {
-                #[serde(borrow)]
-                task: &'a RawValue,
-            }
             let created: Created<'_> = serde_json::from_str(result.get()).ok()?;
             return Self::read(created.task);
         }
