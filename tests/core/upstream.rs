@@ -609,7 +609,7 @@ async fn every_question_of_a_server_is_answered() {
 }
 
 /// A person who is called Ada, thinks for a while, and remembers what was asked.
-fn person(run: &str, thinks: Duration) -> (Person, Arc<Mutex<Vec<Question>>>) {
+pub(crate) fn person(run: &str, thinks: Duration) -> (Person, Arc<Mutex<Vec<Question>>>) {
     let heard = Arc::<Mutex<Vec<Question>>>::default();
     let asked = Arc::clone(&heard);
     let ask: Ask = Arc::new(move |question| {
@@ -624,7 +624,7 @@ fn person(run: &str, thinks: Duration) -> (Person, Arc<Mutex<Vec<Question>>>) {
     (Person { run, ask }, heard)
 }
 
-async fn call_as(
+pub(crate) async fn call_as(
     bench: &Bench,
     person: Person,
     tool: &str,

@@ -176,7 +176,7 @@ def answer(message):
     identity, method, params = message.get("id"), message.get("method"), message.get("params") or {}
     if method == "notifications/cancelled":
         counts["cancelled"].append(params.get("requestId"))
-    if method is None and identity == "question":
+    if method is None and identity in ("question", "model"):
         answers.put(message)
     if identity is None or method is None:
         return

@@ -69,23 +69,24 @@ impl Task {
     /// What a call was answered with, if it is no result: `asked` says that a task was asked for,
     /// `may` that a server may make one by itself.
     pub(super) fn begun(result: &RawValue, asked: bool, may: bool) -> Option<Self> {
+        #[derive(Deserialize)]
+        struct Created<'a> {
+            #[serde(borrow)]
+            task: &'a RawValue,
+        }
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Kind {
+            result_type: String,
+        }
+
         if asked {
-            #[derive(Deserialize)]
-            struct Created<'a> {
-                #[serde(borrow)]
-                task: &'a RawValue,
-            }
             let created: Created<'_> = serde_json::from_str(result.get()).ok()?;
             return Self::read(created.task);
         }
         // Answers may be long, and hardly any is a task.
         if !may || memchr::memmem::find(result.get().as_bytes(), b"\"task\"").is_none() {
             return None;
-        }
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Kind {
-            result_type: String,
         }
         let kind: Kind = serde_json::from_str(result.get()).ok()?;
         (kind.result_type == "task").then(|| Self::read(result))?
