@@ -27,7 +27,7 @@ pub struct Entry {
     /// Time allowed for one call, when the file says so.
     pub call_ms_max: Option<u64>,
     /// What it gets when it asks for it.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Lent::is_nothing")]
     pub lent: Lent,
     /// Where it was found; the first is the one that won.
     pub sources: Vec<Source>,
@@ -40,6 +40,12 @@ pub struct Lent {
     pub roots: Vec<PathBuf>,
     /// Its requests for a model's words (sampling) go to the client of the run.
     pub sampling: bool,
+}
+
+impl Lent {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How to reach a server.
