@@ -298,17 +298,17 @@ fn hundreds_of_sessions_one_after_another_leave_nothing() {
         std::fs::read_dir(folder).unwrap().count()
     };
     // Until as many interpreters live as may, and the allocator has what it needs.
-    for number in 0..60 {
+    for number in 0..40 {
         run(number);
     }
     let alive = workers(&bridge).len();
     let before = (descriptors(), bridge.client().memory_kib("VmRSS"));
-    for number in 60..300 {
+    for number in 40..160 {
         run(number);
     }
-    // One may be on its way up or down as they are counted.
+    // Some may be on their way up or down as they are counted.
     let settled = wait_for(Duration::from_mins(1), || {
-        (workers(&bridge).len() <= alive + 1 && descriptors() <= before.0 + 8).then_some(())
+        (workers(&bridge).len() <= alive + 2 && descriptors() <= before.0 + 8).then_some(())
     });
     assert!(
         settled.is_some(),
@@ -318,7 +318,7 @@ fn hundreds_of_sessions_one_after_another_leave_nothing() {
         before.0
     );
     let grown = bridge.client().memory_kib("VmRSS").saturating_sub(before.1);
-    assert!(grown < 12 << 10, "{grown} KiB more");
+    assert!(grown < 8 << 10, "{grown} KiB more");
     bridge.close();
 }
 

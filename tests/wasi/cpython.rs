@@ -89,6 +89,9 @@ struct Reason {
     /// A part of the error. None means any.
     #[serde(default)]
     error: Option<String>,
+    /// It explained something.
+    #[serde(skip)]
+    used: bool,
 }
 
 impl Reason {
@@ -131,17 +134,24 @@ async fn main() -> ExitCode {
     }
     let modules = Arc::new(modules);
     let next = Arc::new(AtomicUsize::new(0));
-    let found: Arc<Mutex<BTreeMap<String, Ends>>> = Arc::default();
+    // What is named is written into what an earlier run left.
+    let modules_before = if all { BTreeMap::new() } else { before(&out) };
+    let results = Arc::new(Mutex::new(Results {
+        out,
+        modules: modules_before,
+        reasons: serde_json::from_str(REASONS).expect("reasons.json"),
+        unexplained: Vec::new(),
+    }));
     let working: Vec<_> = (0..SESSIONS_AT_ONCE)
         .map(|_| {
             let (archive, modules) = (archive.clone(), modules.clone());
-            let (next, found) = (next.clone(), found.clone());
+            let (next, results) = (next.clone(), results.clone());
             tokio::spawn(async move {
                 while let Some(name) = modules.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let begun = Instant::now();
                     let ends = module(&archive, name).await;
                     eprintln!("{name}: {} in {:.1?}", counts(&ends), begun.elapsed());
-                    found.lock().unwrap().insert(name.clone(), ends);
+                    results.lock().unwrap().add(name, &ends);
                 }
             })
         })
@@ -149,8 +159,17 @@ async fn main() -> ExitCode {
     for work in working {
         work.await.expect("a module could not be run");
     }
-    let found = std::mem::take(&mut *found.lock().unwrap());
-    report(&found, &out, all)
+    let results = results.lock().unwrap();
+    if all {
+        for reason in results.reasons.iter().filter(|reason| !reason.used) {
+            eprintln!("a reason that nothing needs: {}", reason.why);
+        }
+    }
+    if results.unexplained.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    eprintln!("not explained:\n{}", results.unexplained.join("\n"));
+    ExitCode::FAILURE
 }
 
 /// Run one module of tests to its end, however often it must be begun.
@@ -247,30 +266,38 @@ fn counts(ends: &Ends) -> String {
     )
 }
 
-/// Write the results down; a failure without a reason fails the whole.
-fn report(found: &BTreeMap<String, Ends>, out: &str, all: bool) -> ExitCode {
-    let reasons: Vec<Reason> = serde_json::from_str(REASONS).expect("reasons.json");
-    let mut used = vec![false; reasons.len()];
-    let mut unexplained = Vec::new();
-    let mut modules = if all { BTreeMap::new() } else { before(out) };
-    for (name, ends) in found {
+/// What came of the modules so far, written down after each of them.
+struct Results {
+    out: String,
+    modules: BTreeMap<String, Value>,
+    reasons: Vec<Reason>,
+    /// Failures that no reason fits.
+    unexplained: Vec<String>,
+}
+
+impl Results {
+    fn add(&mut self, name: &str, ends: &Ends) {
         let mut passed = 0;
         let mut skipped: BTreeMap<&str, usize> = BTreeMap::new();
-        let mut failed: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+        let mut failed: BTreeMap<String, Vec<&str>> = BTreeMap::new();
         for (test, end) in ends {
             match end {
                 End::Passed => passed += 1,
                 End::Skipped(why) => *skipped.entry(why).or_default() += 1,
                 End::Failed(error) => {
-                    let fits = reasons.iter().position(|reason| reason.fits(test, error));
-                    let why = if let Some(index) = fits {
-                        used[index] = true;
-                        reasons[index].why.as_str()
+                    let mut reasons = self.reasons.iter_mut();
+                    let fits = reasons.find(|reason| reason.fits(test, error));
+                    let why = if let Some(reason) = fits {
+                        reason.used = true;
+                        reason.why.clone()
                     } else {
-                        unexplained.push(format!("{test}\n    {error}"));
-                        "not explained"
+                        self.unexplained.push(format!(
+                            "{test}
+    {error}"
+                        ));
+                        "not explained".to_owned()
                     };
-                    failed.entry(why).or_default().push(json!(test));
+                    failed.entry(why).or_default().push(test);
                 }
             }
         }
@@ -281,37 +308,30 @@ fn report(found: &BTreeMap<String, Ends>, out: &str, all: bool) -> ExitCode {
         if !failed.is_empty() {
             facts["failed"] = json!(failed);
         }
-        modules.insert(name.clone(), facts);
+        self.modules.insert(name.to_owned(), facts);
+        self.write();
     }
-    let count = |count: fn(&Value) -> u64| modules.values().map(count).sum::<u64>();
-    let passed = count(|facts| facts["passed"].as_u64().unwrap_or_default());
-    let skipped = count(|facts| {
-        let reasons = facts["skipped"].as_object().into_iter().flatten();
-        reasons.filter_map(|(_, count)| count.as_u64()).sum()
-    });
-    let failed = count(|facts| {
-        let reasons = facts["failed"].as_object().into_iter().flatten();
-        reasons
-            .filter_map(|(_, tests)| Some(tests.as_array()?.len() as u64))
-            .sum()
-    });
-    let whole = json!({
-        "total": { "passed": passed, "skipped": skipped, "failed": failed },
-        "modules": modules,
-    });
-    let text = serde_json::to_string_pretty(&whole).unwrap() + "\n";
-    std::fs::write(out, text).expect("cannot write the results");
-    eprintln!("{passed} passed, {skipped} skipped, {failed} failed");
-    for (reason, used) in reasons.iter().zip(used) {
-        if all && !used {
-            eprintln!("a reason that nothing needs: {}", reason.why);
-        }
+
+    fn write(&self) {
+        let count = |count: fn(&Value) -> u64| self.modules.values().map(count).sum::<u64>();
+        let passed = count(|facts| facts["passed"].as_u64().unwrap_or_default());
+        let skipped = count(|facts| {
+            let reasons = facts["skipped"].as_object().into_iter().flatten();
+            reasons.filter_map(|(_, count)| count.as_u64()).sum()
+        });
+        let failed = count(|facts| {
+            let reasons = facts["failed"].as_object().into_iter().flatten();
+            reasons
+                .filter_map(|(_, tests)| Some(tests.as_array()?.len() as u64))
+                .sum()
+        });
+        let whole = json!({
+            "total": { "passed": passed, "skipped": skipped, "failed": failed },
+            "modules": self.modules,
+        });
+        let text = serde_json::to_string_pretty(&whole).unwrap() + "\n";
+        std::fs::write(&self.out, text).expect("cannot write the results");
     }
-    if unexplained.is_empty() {
-        return ExitCode::SUCCESS;
-    }
-    eprintln!("not explained:\n{}", unexplained.join("\n"));
-    ExitCode::FAILURE
 }
 
 /// What an earlier run wrote of each module.

@@ -177,6 +177,9 @@ fn session(
         warm.push(life.run("print(1)")?.1);
     }
     add("warm", Spread::of(warm).median);
+    if engine.is_builtin() {
+        add("session_memory", life.session_memory()?);
+    }
     // A new spare is being started, which takes a core for a moment.
     life.spare_ready(engine, 1)?;
     add("session", life.first_of("another")?);
@@ -397,6 +400,29 @@ impl Life {
         let reply = self.client.send_run(run).reply()?;
         ensure!(reply.status() == "success", "{}", reply.text());
         Ok(milliseconds(reply.took))
+    }
+
+    /// Memory in MiB that the process of an idle session shares with no other: the most of those
+    /// there are, a spare among them.
+    fn session_memory(&self) -> anyhow::Result<f64> {
+        let sidecar = format!("PPid:\t{}", self.client.pid());
+        let mut most = 0.0_f64;
+        for entry in std::fs::read_dir("/proc")?.flatten() {
+            let read = |name: &str| std::fs::read_to_string(entry.path().join(name));
+            let (Ok(status), Ok(words)) = (read("status"), read("cmdline")) else {
+                continue;
+            };
+            if status.lines().any(|line| line == sidecar) && words.contains("__worker") {
+                let memory = read("smaps_rollup").unwrap_or_default();
+                let kib = memory
+                    .lines()
+                    .find_map(|line| line.strip_prefix("Private_Dirty:"))
+                    .and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+                most = most.max(kib.unwrap_or_default() / 1024.0);
+            }
+        }
+        ensure!(most > 0.0, "no session has a process");
+        Ok(most)
     }
 
     fn number(&self, code: &str) -> anyhow::Result<f64> {

@@ -353,6 +353,10 @@ impl Files {
         let node = match self.walk(base, path, how.follow && !how.exclusive) {
             Ok(_) if how.create && how.exclusive => return Err(Refusal::Exists),
             Ok(node) => node,
+            // Such a name can only be a folder's.
+            Err(Refusal::NoEntry) if how.create && path.ends_with('/') => {
+                return Err(Refusal::IsFolder);
+            }
             Err(Refusal::NoEntry) if how.create && !how.folder => {
                 let (parent, name) = self.parent_of(base, path, how.follow)?;
                 let body = Body::File {

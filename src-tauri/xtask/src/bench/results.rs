@@ -116,6 +116,14 @@ pub(super) const MEASURES: &[Measure] = &[
         before: Some(58.0),
     },
     Measure {
+        key: "session_memory",
+        title: "private memory of an idle session",
+        unit: "MiB",
+        goal: None,
+        goal_builtin: Some(15.0),
+        before: None,
+    },
+    Measure {
         key: "peak",
         title: "memory at its peak, 50 MB printed",
         unit: "MB",

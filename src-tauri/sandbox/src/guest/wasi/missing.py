@@ -15,6 +15,7 @@ import multiprocessing.context
 import multiprocessing.pool
 import multiprocessing.process
 import os
+import platform
 import poplib
 import select
 import signal
@@ -224,6 +225,8 @@ def put_in_place():
     for name in SHARED:
         setattr(multiprocessing.context.BaseContext, name, no_process)
         setattr(multiprocessing, name, no_process)
+    # It would look into Python's program, which is no file here.
+    platform.libc_ver = lambda executable=None, lib="", version="", chunksize=16384: (lib, version)
     # One guest, one thread.
     os.cpu_count = os.process_cpu_count = lambda: 1
 

@@ -6,6 +6,7 @@ guest that is a process.
 """
 
 import gc
+import importlib.metadata
 import site
 import sys
 import types
@@ -69,6 +70,8 @@ site.setquit()
 site.setcopyright()
 site.sethelper()
 load("/guest")
+# It keeps the archive of packages open, which no guest finds open.
+importlib.metadata.MetadataPathFinder.invalidate_caches()
 # Collections need not look at what is there for good, nor touch its pages.
 gc.collect()
 gc.freeze()

@@ -347,6 +347,8 @@ fn a_folder_named_by_dots_exists_or_does_not() {
         let made = files.make_folder(ROOT_DESCRIPTOR, path);
         assert_eq!(made, Err(Refusal::Exists), "{path}");
     }
+    let made = put(&mut files, "tmp/none/", b"x");
+    assert_eq!(made, Err(Refusal::IsFolder));
     let made = files.make_folder(ROOT_DESCRIPTOR, "tmp/none/.");
     assert_eq!(made, Err(Refusal::Invalid));
 }
