@@ -36,6 +36,7 @@ impl Served {
         let sidecar = sidecar(app, paths);
         // The one that was installed with us: it works for the built-in sandbox, too.
         let environment = environment.with_sidecar(sidecar_copy::beside(app));
+        give_python(&environment, paths);
         let bridge = Bridge::open(environment, Role::Serve)?;
         #[cfg(unix)]
         let listener =
@@ -81,6 +82,21 @@ impl Served {
         });
         tracing::info!("Runbridge has ended");
     }
+}
+
+/// Let the copy of the sidecar find the Python that was installed with us. Nobody waits for it.
+fn give_python(environment: &Environment, paths: &Paths) {
+    let holds_it = |folder: &std::path::PathBuf| folder.join("inventory.json").is_file();
+    let Some(python) = environment.python_folders().into_iter().find(holds_it) else {
+        return;
+    };
+    let place = sidecar_copy::python_place(paths);
+    let copied = sidecar_copy::must_copy(environment);
+    std::thread::spawn(move || {
+        if let Err(error) = sidecar_copy::refresh_python(&python, &place, copied) {
+            tracing::warn!("sidecars that run alone have no built-in Python: {error:#}");
+        }
+    });
 }
 
 /// The path of the sidecar that clients are given. Without a copy, the one beside us must do.

@@ -1,13 +1,14 @@
 //! A copy of the sidecar at a path that stays true. Clients' files hold an absolute path for years;
 //! ours may change with every start (an `AppImage` mounts somewhere new) or be locked during an update.
-//! Knows two files and nothing of who starts them.
+//! The Python of the built-in sandbox goes with it, since a sidecar that runs alone looks for it there.
+//! Knows files and nothing of who starts them.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
-use runbridge_core::paths::Paths;
+use runbridge_core::paths::{Environment, Paths};
 
 /// The sidecar's name, beside the app and in the place that stays.
 const NAME: &str = if cfg!(windows) {
@@ -60,12 +61,91 @@ pub(crate) fn refresh(original: &Path, copy: &Path) -> anyhow::Result<()> {
         .with_context(|| format!("cannot put {} in place", copy.display()))
 }
 
+/// The Python beside the copy of the sidecar.
+pub(crate) fn python_place(paths: &Paths) -> PathBuf {
+    paths.data.join("bin").join("python")
+}
+
+/// Whether what was installed with the app is there only while the app runs: an `AppImage` is mounted for
+/// so long. Windows lets only some users make a link that would do otherwise.
+pub(crate) fn must_copy(environment: &Environment) -> bool {
+    cfg!(windows) || environment.filled("APPIMAGE").is_some()
+}
+
+/// Make the Python at `place` the one of the folder `original`: by a link to it, or as a copy. Takes a
+/// moment where it is copied.
+pub(crate) fn refresh_python(original: &Path, place: &Path, copied: bool) -> anyhow::Result<()> {
+    if copied {
+        copy_python(original, place)
+    } else {
+        link_python(original, place)
+    }
+}
+
+#[cfg(unix)]
+fn link_python(original: &Path, place: &Path) -> anyhow::Result<()> {
+    if fs::read_link(place).is_ok_and(|found| found == original) {
+        return Ok(());
+    }
+    let folder = place.parent().context("the link has no folder")?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let new = tempfile::Builder::new()
+        .prefix(".new-")
+        .tempdir_in(folder)
+        .with_context(|| format!("cannot write in {}", folder.display()))?;
+    let link = new.path().join("python");
+    std::os::unix::fs::symlink(original, &link)
+        .with_context(|| format!("cannot link to {}", original.display()))?;
+    if fs::symlink_metadata(place).is_ok_and(|found| found.is_dir()) {
+        // A copy of an earlier time; no link takes the place of a folder.
+        fs::remove_dir_all(place).with_context(|| format!("cannot remove {}", place.display()))?;
+    }
+    fs::rename(&link, place).with_context(|| format!("cannot put {} in place", place.display()))
+}
+
+#[cfg(not(unix))]
+fn link_python(original: &Path, place: &Path) -> anyhow::Result<()> {
+    copy_python(original, place)
+}
+
+fn copy_python(original: &Path, place: &Path) -> anyhow::Result<()> {
+    // It has the hash of every other file.
+    let inventory = |folder: &Path| fs::read(folder.join("inventory.json")).ok();
+    if inventory(original).is_some_and(|one| inventory(place).is_some_and(|other| one == other)) {
+        return Ok(());
+    }
+    let folder = place.parent().context("the copy has no folder")?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let new = tempfile::Builder::new()
+        .prefix(".new-")
+        .tempdir_in(folder)
+        .with_context(|| format!("cannot write in {}", folder.display()))?;
+    let entries =
+        fs::read_dir(original).with_context(|| format!("cannot read {}", original.display()))?;
+    for entry in entries {
+        let entry = entry?;
+        fs::copy(entry.path(), new.path().join(entry.file_name()))
+            .with_context(|| format!("cannot copy {}", entry.path().display()))?;
+    }
+    // Whoever has the old files open keeps them; on Windows they cannot be moved then, and the next
+    // start of the app tries again.
+    let old = tempfile::Builder::new()
+        .prefix(".old-")
+        .tempdir_in(folder)?;
+    if fs::symlink_metadata(place).is_ok() {
+        fs::rename(place, old.path().join("python"))
+            .with_context(|| format!("cannot move {}", place.display()))?;
+    }
+    fs::rename(new.path(), place)
+        .with_context(|| format!("cannot put {} in place", place.display()))
+}
+
 /// What earlier updates set aside and could not remove yet.
 fn remove_old(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         if entry.file_name().to_string_lossy().starts_with(".old-") {
             // It may still run; the next update tries again.
-            let _ = fs::remove_file(entry.path());
+            let _ = fs::remove_file(entry.path()).or_else(|_| fs::remove_dir_all(entry.path()));
         }
     }
 }
@@ -112,6 +192,33 @@ mod tests {
         fs::write(folder.path().join("bin/.old-1"), "left by an update").unwrap();
         refresh(&original, &copy).unwrap();
         assert_eq!(fs::read_to_string(&copy).unwrap(), "other");
+        assert_eq!(fs::read_dir(folder.path().join("bin")).unwrap().count(), 1);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_python_is_linked_or_copied_and_follows_what_is_installed() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = folder.path().join("bin/python");
+        let installed = |name: &str| {
+            let python = folder.path().join(name);
+            fs::create_dir(&python).unwrap();
+            fs::write(python.join("inventory.json"), name).unwrap();
+            fs::write(python.join("python.wasm"), name).unwrap();
+            python
+        };
+        let (old, new) = (installed("old"), installed("new"));
+        let wasm = || fs::read_to_string(place.join("python.wasm")).unwrap();
+        for copied in [false, true, true, false, true] {
+            for python in [&old, &new] {
+                refresh_python(python, &place, copied).unwrap();
+                assert_eq!(wasm(), python.file_name().unwrap().to_str().unwrap());
+                assert_eq!(place.is_symlink(), !copied);
+            }
+        }
+        // A copy lives on without what it was made from.
+        fs::remove_dir_all(&new).unwrap();
+        assert_eq!(wasm(), "new");
         assert_eq!(fs::read_dir(folder.path().join("bin")).unwrap().count(), 1);
     }
 

@@ -49,7 +49,7 @@ impl Desk {
         std::fs::set_permissions(&run, std::os::unix::fs::PermissionsExt::from_mode(0o700))
             .unwrap();
         let starts = home.join("starts");
-        let entry = home.stub(&["--starts", &starts.to_string_lossy()]);
+        let entry = home.stub(&["--asks", "--starts", &starts.to_string_lossy()]);
         home.write_servers(&Map::from_iter([("stub".to_owned(), entry)]));
         home.write(".runbridge/config/settings.json", &settings.to_string());
         let screen = Screen::start(&home);

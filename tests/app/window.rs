@@ -157,6 +157,42 @@ async fn a_run_is_seen_and_stopped(window: &Window, client: &runbridge_testkit::
 }
 
 #[test]
+fn a_server_asks_in_the_window_what_its_client_cannot() {
+    with_engine("a server asks in the window", async {
+        let desk = Desk::new(json!({}));
+        let window = Window::open(&desk).await;
+        let client = desk.client();
+        let run = client.send_run(json!({
+            "code": "print(await mcp_stub.ask_name())",
+            "timeout": 100,
+        }));
+        window.says("stub asks you").await;
+        window.says("What is your name?").await;
+        desk.screen.line(&["stub asks you something"]);
+        desk.screen.line(&["Open Runbridge to answer"]);
+        until("the user is told", || {
+            !desk.screen.notifications().is_empty()
+        });
+        let told = json!(desk.screen.notifications()).to_string();
+        assert!(told.contains("stub asks you something"), "{told}");
+        // A form that is not filled in is not sent.
+        window.press("Send answer").await;
+        window.says("It needs a value.").await;
+        let name = "//label[normalize-space()='name']/following-sibling::input";
+        window.fill(name, "Ada").await;
+        window.press("Send answer").await;
+        window.gone(name).await;
+        let reply = run.reply().unwrap();
+        let accepted = r#""action": "accept", "content": {"name": "Ada"}"#;
+        assert!(reply.stdout().contains(accepted), "{}", reply.result);
+        desk.screen.line(&["Ready, 1 client connected"]);
+        client.close();
+        window.end(&desk).await;
+        desk.close();
+    });
+}
+
+#[test]
 fn a_client_is_answered_when_the_app_is_killed_and_served_when_it_is_back() {
     with_engine("the app is killed in mid-call", async {
         let mut desk = Desk::new(json!({}));

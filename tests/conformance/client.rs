@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt as _;
 use runbridge_core::catalog::{Catalog, CatalogConfig, Offer};
-use runbridge_core::clients::entry::{Entry, EntryTransport};
+use runbridge_core::clients::entry::{Entry, EntryTransport, Lent};
 use runbridge_core::questions::{Answer, Asked, Question};
 use runbridge_core::secrets::{Secret, Secrets};
 use runbridge_core::sign_in::{ClientSettings, SignIns};
@@ -223,6 +223,7 @@ fn entry(url: String) -> Entry {
         tools_denied: Vec::new(),
         start_ms_max: None,
         call_ms_max: None,
+        lent: Lent::default(),
         sources: Vec::new(),
     }
 }

@@ -117,6 +117,7 @@ fn hello() -> Hello {
         pid: 4711,
         cwd: "/some/where".into(),
         resumed: false,
+        http_port: None,
     }
 }
 

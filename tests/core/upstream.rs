@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use runbridge_core::api::Severity;
 use runbridge_core::catalog::{CallResult, Catalog, CatalogConfig, CatalogEvent, ServerStatus};
-use runbridge_core::clients::entry::{Entry, EntryTransport};
-use runbridge_core::questions::{Answer, Ask, Question};
+use runbridge_core::clients::entry::{Entry, EntryTransport, Lent};
+use runbridge_core::questions::{Answer, Ask, Asked, Question};
 use runbridge_core::secrets::Secrets;
 use runbridge_core::sign_in::SignIns;
 use runbridge_core::upstream::{
@@ -263,6 +263,7 @@ pub(crate) fn entry(name: &str, command: &str, args: &[&str]) -> Entry {
         tools_denied: Vec::new(),
         start_ms_max: None,
         call_ms_max: None,
+        lent: Lent::default(),
         sources: Vec::new(),
     }
 }
@@ -598,7 +599,7 @@ async fn every_question_of_a_server_is_answered() {
             .await["error"]["code"],
             -32601
         );
-        let asked_nobody = asked("elicitation/create", json!({"odd": true})).await;
+        let asked_nobody = asked("elicitation/create", question()["params"].take()).await;
         assert_eq!(
             asked_nobody["error"]["message"],
             "Runbridge could not ask its user: nobody who could be asked uses the server now"
@@ -608,7 +609,7 @@ async fn every_question_of_a_server_is_answered() {
 }
 
 /// A person who is called Ada, thinks for a while, and remembers what was asked.
-fn person(run: &str, thinks: Duration) -> (Person, Arc<Mutex<Vec<Question>>>) {
+pub(crate) fn person(run: &str, thinks: Duration) -> (Person, Arc<Mutex<Vec<Question>>>) {
     let heard = Arc::<Mutex<Vec<Question>>>::default();
     let asked = Arc::clone(&heard);
     let ask: Ask = Arc::new(move |question| {
@@ -623,7 +624,7 @@ fn person(run: &str, thinks: Duration) -> (Person, Arc<Mutex<Vec<Question>>>) {
     (Person { run, ask }, heard)
 }
 
-async fn call_as(
+pub(crate) async fn call_as(
     bench: &Bench,
     person: Person,
     tool: &str,
@@ -754,6 +755,130 @@ async fn what_a_server_logs_is_heard_by_the_caller_and_kept_with_the_server() {
             })
             .await;
         }
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_is_called_as_a_task_is_followed_to_its_result() {
+    for discover in ["error", "modern"] {
+        let bench = Bench::one(json!({ "discover": discover, "tasks": true })).await;
+        let words = Arc::<Mutex<Vec<String>>>::default();
+        let told = Arc::clone(&words);
+        let (ada, asked) = person("one", Duration::from_millis(10));
+        let caller = Caller {
+            person: Some(ada),
+            progress: Some(Arc::new(move |now: &str| {
+                told.lock().unwrap().push(now.to_owned());
+            })),
+            ..Caller::default()
+        };
+        let arguments = json!({ "asks": true }).as_object().unwrap().clone();
+        let called = bench
+            .catalog
+            .call_for("fake", "research", arguments, Some(PATIENCE), caller)
+            .await
+            .unwrap();
+        let value: Value = serde_json::from_str(called.result.get()).unwrap();
+        assert_eq!(
+            value["structuredContent"]["heard"],
+            json!({ "action": "accept", "content": { "name": "Ada" } }),
+            "{discover}"
+        );
+        assert_eq!(asked.lock().unwrap().len(), 1);
+        assert_eq!(
+            words.lock().unwrap()[..2],
+            ["it is working", "it is input_required"]
+        );
+        assert!(!bench.methods("fake").contains(&"tasks/cancel".to_owned()));
+        // Nobody behind the call can be asked, which ends the task.
+        if discover == "modern" {
+            let error = bench.error("research", json!({ "asks": true })).await;
+            assert!(error.to_string().contains("nobody"), "{error}");
+            until("the task is cancelled", || {
+                bench.methods("fake").contains(&"tasks/cancel".to_owned())
+            })
+            .await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_task_that_nobody_waits_for_is_cancelled() {
+    for discover in ["error", "modern"] {
+        let bench = Bench::one(json!({ "discover": discover, "tasks": true })).await;
+        bench.text("echo", json!({ "text": "up" })).await;
+        let limit = Some(Duration::from_millis(400));
+        let endless = json!({ "looks": 1_000_000 });
+        let error = bench.call_within("research", endless, limit).await;
+        assert!(
+            matches!(error, Err(UpstreamError::ToolTimeout { .. })),
+            "{error:?}"
+        );
+        until("the task is cancelled", || {
+            bench.methods("fake").contains(&"tasks/cancel".to_owned())
+        })
+        .await;
+        assert_eq!(bench.text("echo", json!({ "text": "on" })).await, "on");
+    }
+}
+
+#[tokio::test]
+async fn a_server_is_lent_what_the_settings_say_and_nothing_else() {
+    for discover in ["error", "modern"] {
+        let bench = Bench::new();
+        let mut fake = bench.entry("fake", json!({ "discover": discover }));
+        fake.lent = Lent {
+            roots: vec![PathBuf::from("/home/ada/my project")],
+            sampling: true,
+        };
+        bench.catalog.set_entries(vec![fake]).await;
+        let said = json!({ "role": "assistant", "model": "m", "content": { "type": "text", "text": "4" } });
+        let model = said.clone();
+        let ask: Ask = Arc::new(move |question| {
+            let Asked::Model(request) = question.asked else {
+                panic!("{question:?}")
+            };
+            // What reaches beyond the request itself is not passed on.
+            let mut parts: Vec<_> = request.keys().collect();
+            parts.sort();
+            assert_eq!(parts, ["maxTokens", "messages"]);
+            let said = model.as_object().unwrap().clone();
+            Box::pin(async move { Ok(Answer::Said(said)) })
+        });
+        let client = Person {
+            run: "one".to_owned(),
+            ask,
+        };
+        let ask = |method: &str, params: Value| {
+            let asked = json!({ "method": method, "params": params });
+            call_as(&bench, client.clone(), "ask", asked, PATIENCE)
+        };
+        let heard = |called: CallResult| -> Value {
+            let value: Value = serde_json::from_str(called.result.get()).unwrap();
+            value["structuredContent"].clone()
+        };
+        let roots = heard(ask("roots/list", json!({})).await.unwrap());
+        assert_eq!(
+            roots["result"]["roots"],
+            json!([{ "uri": "file:///home/ada/my%20project", "name": "my project" }])
+        );
+        let message = json!({ "role": "user", "content": { "type": "text", "text": "2 + 2?" } });
+        let request =
+            json!({ "messages": [message], "maxTokens": 5, "includeContext": "allServers" });
+        let answer = heard(ask("sampling/createMessage", request).await.unwrap());
+        assert_eq!(answer["result"], said);
+        let tools = json!({ "messages": [message], "maxTokens": 5, "tools": [{ "name": "x" }] });
+        let refused = heard(ask("sampling/createMessage", tools).await.unwrap());
+        let why = refused["error"]["message"].as_str().unwrap();
+        assert!(why.contains("call tools"), "{why}");
+        let declared = bench.trace("fake").into_iter().find_map(|event| {
+            let params = event["message"]["params"].clone();
+            let old = params["capabilities"].clone();
+            let new = params["_meta"]["io.modelcontextprotocol/clientCapabilities"].clone();
+            [old, new].into_iter().find(Value::is_object)
+        });
+        let declared = declared.unwrap();
+        assert!(declared["roots"].is_object() && declared["sampling"].is_object());
     }
 }
 

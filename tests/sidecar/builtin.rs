@@ -324,7 +324,10 @@ fn hundreds_of_sessions_one_after_another_leave_nothing() {
 
 #[test]
 fn a_worker_that_is_killed_costs_one_session() {
-    let bridge = builtin().start(TempHome::new());
+    // Without one that waits, the second session's worker is the new one.
+    let bridge = builtin()
+        .settings(json!({ "version": 1, "sandbox": { "spares": 0 } }))
+        .start(TempHome::new());
     let run =
         |session: &str, code: &str| bridge.run_with(json!({ "code": code, "session": session }));
     run("one", "kept = 'one'");

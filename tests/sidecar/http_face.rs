@@ -18,9 +18,8 @@ pub(crate) struct Face {
     child: Child,
     port: u16,
     token: String,
-    leftovers: Leftovers,
-    // Last: the folder goes when the process has gone.
-    home: TempHome,
+    /// What is its alone. Last: the folder goes when the process has gone.
+    own: Option<(Leftovers, TempHome)>,
 }
 
 /// What came back.
@@ -34,6 +33,17 @@ impl Face {
     pub(crate) fn start() -> Self {
         let (home, engine) = (TempHome::new(), engine());
         let leftovers = Leftovers::of(home.path(), Some(engine.clone()));
+        let mut variables = engine.variables();
+        let ours = home.join(".runbridge").to_string_lossy().into_owned();
+        variables.push(("RUNBRIDGE_HOME".to_owned(), ours));
+        variables.push(("MCP_BRIDGE_IMAGE".to_owned(), image()));
+        let mut face = Self::in_home(&home, &variables);
+        face.own = Some((leftovers, home));
+        face
+    }
+
+    /// In a home that others use too.
+    pub(crate) fn in_home(home: &TempHome, variables: &[(String, String)]) -> Self {
         let mut child = Command::new(SIDECAR)
             .args(["serve", "--http", "--port", "0"])
             .env_clear()
@@ -41,9 +51,7 @@ impl Face {
             .env("HOME", home.path())
             .env("TMPDIR", home.temp_dir())
             .env("SHELL", "/bin/sh")
-            .env("RUNBRIDGE_HOME", home.join(".runbridge"))
-            .env("MCP_BRIDGE_IMAGE", image())
-            .envs(engine.variables())
+            .envs(variables.iter().map(|(name, value)| (name, value)))
             .current_dir(home.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -67,9 +75,13 @@ impl Face {
             child,
             port: port.unwrap_or_else(|| panic!("no port in {line}")),
             token,
-            leftovers,
-            home,
+            own: None,
         }
+    }
+
+    /// Whether anybody listens at its port.
+    pub(crate) fn listens(&self) -> bool {
+        TcpStream::connect(("127.0.0.1", self.port)).is_ok()
     }
 
     /// Its address, which asks for the token.
@@ -123,7 +135,7 @@ impl Face {
         }
     }
 
-    fn greeted<'a>(&'a self, revision: &'static str) -> HttpClient<'a> {
+    pub(crate) fn greeted<'a>(&'a self, revision: &'static str) -> HttpClient<'a> {
         let mut client = self.client(revision, "http-test");
         let greeting = client.ask(
             "initialize",
@@ -139,7 +151,9 @@ impl Face {
 
     /// End it as a service manager does. Nothing may be left, and stdout must be silent.
     pub(crate) fn end(mut self) {
-        self.leftovers.note_owner();
+        if let Some((leftovers, _)) = &mut self.own {
+            leftovers.note_owner();
+        }
         let pid = self.child.id().to_string();
         Command::new("kill").arg(pid).status().unwrap();
         let status = wait_for(Duration::from_secs(20), || self.child.try_wait().unwrap());
@@ -148,7 +162,9 @@ impl Face {
         let mut stdout = self.child.stdout.take().unwrap();
         stdout.read_to_string(&mut said).unwrap();
         assert_eq!(said, "");
-        self.leftovers.assert_none();
+        if let Some((leftovers, _)) = &self.own {
+            leftovers.assert_none();
+        }
     }
 }
 
@@ -190,7 +206,7 @@ impl Answer {
 }
 
 /// A client of one revision.
-struct HttpClient<'a> {
+pub(crate) struct HttpClient<'a> {
     face: &'a Face,
     revision: &'static str,
     name: &'static str,
@@ -259,7 +275,7 @@ impl HttpClient<'_> {
         assert_eq!(answer.status, 202, "{}", answer.body);
     }
 
-    fn prints(&mut self, code: &str) -> String {
+    pub(crate) fn prints(&mut self, code: &str) -> String {
         let arguments = json!({ "name": "run_python", "arguments": { "code": code } });
         let reply = self.ask("tools/call", arguments);
         let fields = &reply["result"]["structuredContent"];
@@ -324,7 +340,8 @@ fn only_who_shows_the_token_is_served_and_no_page_of_the_web() {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        let file = face.home.join(".runbridge/data/http-token");
+        let (_, home) = face.own.as_ref().unwrap();
+        let file = home.join(".runbridge/data/http-token");
         let mode = std::fs::metadata(file).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }

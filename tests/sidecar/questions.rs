@@ -11,9 +11,15 @@ const CODE: &str = "print((await mcp_stub.ask_name()))";
 
 /// A bridge whose one server asks, and a second client of it that offers this.
 fn client(era: Era, offers: Value) -> (runbridge_testkit::Bridge, McpClient) {
+    client_with(json!({ "version": 1 }), era, offers)
+}
+
+/// The same with these settings.
+fn client_with(settings: Value, era: Era, offers: Value) -> (runbridge_testkit::Bridge, McpClient) {
     let home = TempHome::new();
     let entry = home.stub(&["--asks"]);
-    let bridge = on(engine()).server("stub", entry).start(home);
+    let bridge = on(engine()).settings(settings);
+    let bridge = bridge.server("stub", entry).start(home);
     let path = bridge.home().path().to_owned();
     let mut client = McpClient::spawn(bridge.program(), &[], &path, bridge.variables());
     client.offer(offers);
@@ -86,6 +92,71 @@ fn a_client_that_shows_nothing_is_named_to_the_server() {
         "{}",
         reply.result
     );
+    client.close();
+    bridge.close();
+}
+
+const MODEL: &str = "print((await mcp_stub.ask_model()))";
+
+fn said() -> Value {
+    let content = json!({ "type": "text", "text": "four" });
+    json!({ "role": "assistant", "model": "of-the-client", "content": content })
+}
+
+#[test]
+fn a_client_that_lends_its_model_is_asked_where_the_user_allowed_it() {
+    let settings = json!({ "version": 1, "servers": { "stub": { "sampling": "client" } } });
+    let offers = json!({ "sampling": {} });
+    let (bridge, client) = client_with(settings, Era::Initialize("2025-06-18"), offers);
+    client.answer("sampling/createMessage", said());
+    let reply = client.run_with(json!({ "code": MODEL, "timeout": 60 }));
+    assert!(reply.stdout().contains("four"), "{}", reply.result);
+    let asked = client.asked().remove(0);
+    assert_eq!(asked["method"], "sampling/createMessage");
+    assert_eq!(asked["params"]["messages"][0]["content"]["text"], "2 + 2?");
+    // The bridge's first client has none to lend, and the server hears whose fault that is.
+    let reply = bridge.run(MODEL);
+    assert!(
+        reply.stdout().contains("lends servers no model"),
+        "{}",
+        reply.result
+    );
+    client.close();
+    bridge.close();
+}
+
+#[test]
+fn a_model_is_asked_by_a_result_in_the_newer_generation() {
+    let settings = json!({ "version": 1, "sampling": "client" });
+    let offers = json!({ "sampling": {} });
+    let (bridge, client) = client_with(settings, Era::Stateless("2026-07-28"), offers);
+    let call = json!({ "name": "run_python", "arguments": { "code": MODEL, "timeout": 60 } });
+    let wanted = client.request("tools/call", call.clone()).unwrap();
+    let question = &wanted["inputRequests"]["question"];
+    assert_eq!(question["method"], "sampling/createMessage", "{wanted}");
+    let mut again = call;
+    again["requestState"] = wanted["requestState"].clone();
+    again["inputResponses"] = json!({ "question": said() });
+    let reply = client
+        .send_request("tools/call", again)
+        .wait(Duration::from_mins(1))
+        .unwrap();
+    let printed = reply["structuredContent"]["stdout"].as_str();
+    assert!(printed.unwrap_or_default().contains("four"), "{reply}");
+    client.close();
+    bridge.close();
+}
+
+#[test]
+fn without_the_users_word_no_model_is_asked() {
+    let (bridge, client) = client(Era::Initialize("2025-11-25"), json!({ "sampling": {} }));
+    let reply = client.run_with(json!({ "code": MODEL, "timeout": 60 }));
+    assert!(
+        reply.stdout().contains("its user has not allowed that"),
+        "{}",
+        reply.result
+    );
+    assert!(client.asked().is_empty());
     client.close();
     bridge.close();
 }

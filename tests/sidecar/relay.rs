@@ -11,6 +11,7 @@ use runbridge_testkit::{
 };
 use serde_json::{Map, Value, json};
 
+use crate::http_face::Face;
 use crate::{SIDECAR, engine, on_every_engine};
 
 /// Longer than a lost app is looked for.
@@ -493,5 +494,29 @@ fn fifty_clients_come_run_and_leave_nothing() {
         desk.leftovers.running_containers(),
         desk.app().open_files()
     );
+    desk.close();
+}
+
+#[test]
+fn http_is_served_by_the_app_and_alone_once_it_stays_away() {
+    let mut desk = Desk::with_app(engine());
+    let code = "print((await mcp_stub.whoami())['pid'])";
+    let client = desk.client(LATEST);
+    let pid = client.run(code).stdout().to_owned();
+    let face = Face::in_home(&desk.home, &desk.variables);
+    assert_eq!(
+        face.greeted("2025-11-25").prints(code),
+        pid,
+        "one server for all"
+    );
+    client.close();
+    desk.leftovers.note_owner();
+    desk.app.take().unwrap().close();
+    let alone = wait_for(PATIENCE, || face.listens().then_some(()));
+    assert!(alone.is_some(), "nobody serves\n{}", desk.log());
+    let mut http = face.greeted("2025-06-18");
+    assert_ne!(http.prints(code), pid, "a bridge of its own");
+    desk.leftovers.note_owner();
+    face.end();
     desk.close();
 }

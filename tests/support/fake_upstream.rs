@@ -62,6 +62,8 @@ struct Script {
     forget_list_changed: bool,
     /// Say that it logs over the protocol, and have a tool for it.
     logging: bool,
+    /// Have a tool that is called as a task, in the way of the server's era.
+    tasks: bool,
     /// Stay alive after the end of input.
     ignore_eof: bool,
     /// Written that long after the end of input.
@@ -79,6 +81,16 @@ struct Server {
     next_id: AtomicI64,
     /// The request that `subscriptions/listen` keeps open.
     listener: Mutex<Option<Value>>,
+    tasks: Mutex<HashMap<String, Task>>,
+}
+
+/// A task on its way.
+struct Task {
+    /// Questions of how it stands, until it is done.
+    looks: u64,
+    /// It wants to know a name first.
+    asks: bool,
+    heard: Value,
 }
 
 fn main() {
@@ -91,6 +103,7 @@ fn main() {
         asked: Mutex::default(),
         next_id: AtomicI64::new(1),
         listener: Mutex::default(),
+        tasks: Mutex::default(),
     });
     server.run();
 }
@@ -206,6 +219,10 @@ impl Server {
             // Stays open.
             "subscriptions/listen" => {}
             "logging/setLevel" if self.script.logging => self.result(id, &json!({})),
+            "tasks/get" | "tasks/result" | "tasks/update" | "tasks/cancel" => {
+                self.task(id, request["method"].as_str().unwrap(), params);
+            }
+            "tools/call" if params["name"] == "research" => self.begin_task(id, params),
             "tools/call" => self.call(id, params["name"].as_str().unwrap(), &params["arguments"], params),
             _ => self.error(id, &unknown()),
         }
@@ -216,6 +233,12 @@ impl Server {
         if self.script.logging {
             capabilities["logging"] = json!({});
         }
+        if self.script.tasks && self.modern() {
+            capabilities["extensions"] = json!({ "io.modelcontextprotocol/tasks": {} });
+        } else if self.script.tasks {
+            capabilities["tasks"] =
+                json!({ "cancel": {}, "requests": { "tools": { "call": {} } } });
+        }
         capabilities
     }
 
@@ -223,6 +246,12 @@ impl Server {
         let mut tools = built_in();
         if self.script.logging {
             tools.push(json!({ "name": "log", "inputSchema": { "type": "object" } }));
+        }
+        if self.script.tasks {
+            tools.push(json!({
+                "name": "research", "inputSchema": { "type": "object" },
+                "execution": { "taskSupport": "required" },
+            }));
         }
         tools.extend(self.script.tools.iter().cloned());
         tools.extend((0..self.script.tool_count).map(|number| {
@@ -287,7 +316,7 @@ impl Server {
             }
             // In the newest revision, only for a request that wants to hear of it.
             "log"
-                if self.script.discover.as_deref() == Some("modern")
+                if self.modern()
                     && params["_meta"]["io.modelcontextprotocol/logLevel"].is_null() =>
             {
                 text("nobody listens")
@@ -329,15 +358,7 @@ impl Server {
                 },
             }),
             "ask" => {
-                let ask_id = self.next_id.fetch_add(1, Ordering::SeqCst);
-                let (sender, receiver) = mpsc::channel();
-                self.asked.lock().unwrap().insert(ask_id, sender);
-                let question = json!({ "jsonrpc": "2.0", "id": ask_id, "method": arguments["method"], "params": arguments["params"] });
-                self.trace(&json!({ "event": "said", "said": question }));
-                self.send(&question);
-                let answer = receiver
-                    .recv_timeout(Duration::from_secs(30))
-                    .unwrap_or_else(|_| json!("none"));
+                let answer = self.ask_client(&arguments["method"], &arguments["params"]);
                 json!({ "content": [], "structuredContent": answer })
             }
             "add_tool" => {
@@ -363,6 +384,113 @@ impl Server {
             _ => json!({ "content": [], "structuredContent": arguments }),
         };
         self.result(id, &result);
+    }
+
+    fn ask_client(&self, method: &Value, params: &Value) -> Value {
+        let ask_id = self.next_id.fetch_add(1, Ordering::SeqCst);
+        let (sender, receiver) = mpsc::channel();
+        self.asked.lock().unwrap().insert(ask_id, sender);
+        let question =
+            json!({ "jsonrpc": "2.0", "id": ask_id, "method": method, "params": params });
+        self.trace(&json!({ "event": "said", "said": question }));
+        self.send(&question);
+        receiver
+            .recv_timeout(Duration::from_secs(30))
+            .unwrap_or_else(|_| json!("none"))
+    }
+
+    fn modern(&self) -> bool {
+        self.script.discover.as_deref() == Some("modern")
+    }
+
+    /// In the old era only a call that asks for a task gets one.
+    fn begin_task(&self, id: &Value, params: &Value) {
+        if !self.modern() && !params["task"].is_object() {
+            let error = json!({ "code": -32601, "message": "this tool is called as a task" });
+            return self.error(id, &error);
+        }
+        let name = format!("task-{}", self.next_id.fetch_add(1, Ordering::SeqCst));
+        let task = Task {
+            looks: params["arguments"]["looks"].as_u64().unwrap_or(2),
+            asks: params["arguments"]["asks"] == true,
+            heard: Value::Null,
+        };
+        self.tasks.lock().unwrap().insert(name.clone(), task);
+        let mut state = self.state_of_task(&name, "working");
+        if self.modern() {
+            state["resultType"] = "task".into();
+            self.result(id, &state);
+        } else {
+            self.result(id, &json!({ "task": state }));
+        }
+    }
+
+    fn state_of_task(&self, name: &str, status: &str) -> Value {
+        let (ttl, pause) = if self.modern() {
+            ("ttlMs", "pollIntervalMs")
+        } else {
+            ("ttl", "pollInterval")
+        };
+        json!({
+            "taskId": name, "status": status, "statusMessage": format!("it is {status}"),
+            "createdAt": "2026-11-30T00:00:00Z", "lastUpdatedAt": "2026-11-30T00:00:00Z",
+            ttl: null, pause: 50,
+        })
+    }
+
+    fn task(&self, id: &Value, method: &str, params: &Value) {
+        let name = params["taskId"].as_str().unwrap();
+        let question = json!({
+            "message": "Name?",
+            "requestedSchema": { "type": "object", "properties": { "name": { "type": "string" } } },
+        });
+        let mut tasks = self.tasks.lock().unwrap();
+        let Some(task) = tasks.get_mut(name) else {
+            let error = json!({ "code": -32602, "message": "no such task" });
+            return self.error(id, &error);
+        };
+        let outcome =
+            |heard: &Value| json!({ "content": [], "structuredContent": { "heard": heard } });
+        match method {
+            "tasks/get" if task.looks > 0 => {
+                task.looks -= 1;
+                self.result(id, &self.state_of_task(name, "working"));
+            }
+            "tasks/get" if task.asks => {
+                let mut state = self.state_of_task(name, "input_required");
+                if self.modern() {
+                    state["inputRequests"] =
+                        json!({ "name": { "method": "elicitation/create", "params": question } });
+                }
+                self.result(id, &state);
+            }
+            "tasks/get" => {
+                let mut state = self.state_of_task(name, "completed");
+                if self.modern() {
+                    state["result"] = outcome(&task.heard);
+                }
+                self.result(id, &state);
+            }
+            "tasks/result" => {
+                let asks = task.asks;
+                drop(tasks);
+                let heard = if asks {
+                    self.ask_client(&json!("elicitation/create"), &question)
+                } else {
+                    Value::Null
+                };
+                self.result(id, &outcome(&heard["result"]));
+            }
+            "tasks/update" => {
+                task.asks = false;
+                task.heard = params["inputResponses"]["name"].clone();
+                self.result(id, &json!({ "resultType": "complete" }));
+            }
+            _ => {
+                tasks.remove(name);
+                self.result(id, &self.state_of_task(name, "cancelled"));
+            }
+        }
     }
 
     fn result(&self, id: &Value, result: &Value) {

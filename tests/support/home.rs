@@ -114,10 +114,15 @@ impl Drop for TempHome {
                 let Ok(message) = serde_json::from_str::<Value>(line) else {
                     continue;
                 };
-                if message["id"] == "question" && message.get("method").is_none() {
-                    // The one thing that the scripted server asks by itself.
+                // What the scripted server asks by itself.
+                let asks = match message["id"].as_str() {
+                    Some("question") => Some("elicitation/create"),
+                    Some("model") => Some("sampling/createMessage"),
+                    _ => None,
+                };
+                if let Some(method) = asks.filter(|_| message.get("method").is_none()) {
                     check.hear(&json!({
-                        "jsonrpc": "2.0", "id": "question", "method": "elicitation/create",
+                        "jsonrpc": "2.0", "id": message["id"], "method": method,
                     }));
                 }
                 if let Err(wrong) = check.say(&message) {

@@ -21,7 +21,7 @@ use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use runbridge_core::catalog::{Catalog, CatalogConfig};
-use runbridge_core::clients::entry::{Entry, EntryTransport};
+use runbridge_core::clients::entry::{Entry, EntryTransport, Lent};
 use runbridge_core::secrets::Secrets;
 use runbridge_core::sign_in::SignIns;
 use runbridge_core::upstream::UpstreamLimits;
@@ -122,6 +122,7 @@ async fn catalog(address: SocketAddr) -> Arc<Catalog> {
         tools_denied: Vec::new(),
         start_ms_max: None,
         call_ms_max: None,
+        lent: Lent::default(),
         sources: Vec::new(),
     };
     catalog.set_entries(vec![entry]).await;

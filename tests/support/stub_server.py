@@ -75,6 +75,7 @@ TOOLS += [tool("tool_%04d" % n, "Extra tool number %d, which does nothing" % n, 
           for n in range(options.tools)]
 if options.asks:
     TOOLS.append(tool("ask_name", "Asks the user for a name"))
+    TOOLS.append(tool("ask_model", "Asks the client's model for a number"))
 if options.tools_file:
     with open(options.tools_file, encoding="utf-8") as file:
         TOOLS = json.load(file)
@@ -136,6 +137,12 @@ def call(name, arguments):
               "params": {"message": "What is your name?", "requestedSchema": schema}})
         heard = answers.get(timeout=60)
         return text(json.dumps(heard.get("result") or heard.get("error")))
+    if name == "ask_model":
+        asked = {"role": "user", "content": {"type": "text", "text": "2 + 2?"}}
+        send({"jsonrpc": "2.0", "id": "model", "method": "sampling/createMessage",
+              "params": {"messages": [asked], "maxTokens": 5}})
+        heard = answers.get(timeout=60)
+        return text(json.dumps(heard.get("result") or heard.get("error")))
     if name == "garbage":
         with write_lock:
             for number in range(1000):
@@ -169,7 +176,7 @@ def answer(message):
     identity, method, params = message.get("id"), message.get("method"), message.get("params") or {}
     if method == "notifications/cancelled":
         counts["cancelled"].append(params.get("requestId"))
-    if method is None and identity == "question":
+    if method is None and identity in ("question", "model"):
         answers.put(message)
     if identity is None or method is None:
         return
@@ -216,7 +223,7 @@ if options.record:
     record = open("%s/%d" % (options.record, os.getpid()), "w", encoding="utf-8")
 
 # Quick tools answer on the reading thread: a thread a call would be most of what a benchmark sees.
-SLOW = {"sleep_ms", "never", "big", "crash", "ask_name"}
+SLOW = {"sleep_ms", "never", "big", "crash", "ask_name", "ask_model"}
 for line in sys.stdin:
     if record:
         record.write(line)

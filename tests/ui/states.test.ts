@@ -134,7 +134,7 @@ test('the first run ends with a live proof', async () => {
   const steps = page.getByRole('region', { name: 'First steps' });
   await steps.getByText('1 of 4 done').waitFor();
   await steps.getByRole('button', { name: 'Run Python now' }).click();
-  await steps.getByText('Python 3.14.0').waitFor();
+  await steps.getByText('Python 3.13.5').waitFor();
   await steps.getByText('2 of 4 done').waitFor();
   await steps.getByText('Then all clients share one bridge').click();
   await expect.poll(() => steps.getByRole('switch', { name: 'Start at login' }).isChecked()).toBe(true);

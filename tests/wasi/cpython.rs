@@ -286,15 +286,16 @@ impl Results {
                 End::Skipped(why) => *skipped.entry(why).or_default() += 1,
                 End::Failed(error) => {
                     let mut reasons = self.reasons.iter_mut();
-                    let why = match reasons.find(|reason| reason.fits(test, error)) {
-                        Some(reason) => {
-                            reason.used = true;
-                            reason.why.clone()
-                        }
-                        None => {
-                            self.unexplained.push(format!("{test}\n    {error}"));
-                            "not explained".to_owned()
-                        }
+                    let fits = reasons.find(|reason| reason.fits(test, error));
+                    let why = if let Some(reason) = fits {
+                        reason.used = true;
+                        reason.why.clone()
+                    } else {
+                        self.unexplained.push(format!(
+                            "{test}
+    {error}"
+                        ));
+                        "not explained".to_owned()
                     };
                     failed.entry(why).or_default().push(test);
                 }

@@ -860,11 +860,11 @@ pub(crate) fn redacted_line(mut line: LogLine, redactor: &Redactor) -> LogLine {
 fn redacted(ask: Ask, redactor: Arc<Redactor>) -> Ask {
     Arc::new(move |mut question| {
         question.message = redactor.text(&question.message).into_owned();
-        if let Wanted::Form(schema) = &mut question.asked {
-            let mut value = Value::Object(std::mem::take(schema));
+        if let Wanted::Form(object) | Wanted::Model(object) = &mut question.asked {
+            let mut value = Value::Object(std::mem::take(object));
             redactor.json(&mut value);
             if let Value::Object(clean) = value {
-                *schema = clean;
+                *object = clean;
             }
         }
         ask(question)

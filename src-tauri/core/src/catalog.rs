@@ -943,6 +943,7 @@ fn same_process(one: &Entry, other: &Entry) -> bool {
         && one.needs == other.needs
         && one.start_ms_max == other.start_ms_max
         && one.call_ms_max == other.call_ms_max
+        && one.lent == other.lent
 }
 
 async fn stop_idle_servers(catalog: Weak<Catalog>) {

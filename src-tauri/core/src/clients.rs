@@ -59,9 +59,9 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::paths::{Environment, Os, Paths, under_home};
-use crate::settings::Settings;
+use crate::settings::{Sampling, Settings};
 use client::{Client, Found, Place, Reading};
-use entry::{Entry, Source};
+use entry::{Entry, Lent, Source};
 use parse::{Document, Format, Position, Value};
 pub use pasted::read_pasted;
 use self_entry::SelfEntries;
@@ -512,4 +512,9 @@ fn decide(settings: &Settings, entry: &mut Entry) {
     if let Some(&limit) = decided.limits.get("call_ms_max") {
         entry.call_ms_max = Some(limit);
     }
+    let sampling = decided.sampling.unwrap_or(settings.sampling);
+    entry.lent = Lent {
+        roots: decided.roots.unwrap_or_else(|| settings.roots.clone()),
+        sampling: sampling == Sampling::Client,
+    };
 }

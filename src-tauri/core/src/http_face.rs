@@ -7,8 +7,8 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -93,10 +93,63 @@ pub enum HttpFaceError {
     },
 }
 
+/// Where a face is, and what clients show there.
+#[derive(Clone, Debug)]
+pub struct Place {
+    port: u16,
+    token: Secret,
+    token_file: PathBuf,
+}
+
+impl Place {
+    /// A face of another process, which keeps its token in this file.
+    pub fn of(port: u16, token_file: PathBuf) -> io::Result<Self> {
+        let token = token_of(&token_file)?;
+        let token = token.ok_or_else(|| {
+            let what = format!("`{}` holds no token", token_file.display());
+            io::Error::new(io::ErrorKind::InvalidData, what)
+        })?;
+        Ok(Self {
+            port,
+            token,
+            token_file,
+        })
+    }
+
+    /// Its port.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its address, which asks for the token in a header.
+    pub fn url(&self) -> String {
+        format!("http://{}:{}{PATH}", Ipv4Addr::LOCALHOST, self.port)
+    }
+
+    /// What a client shows, as `Authorization: Bearer …` or in its address.
+    pub fn token(&self) -> &Secret {
+        &self.token
+    }
+
+    /// Where the token is kept.
+    pub fn token_file(&self) -> &Path {
+        &self.token_file
+    }
+
+    /// The address with the token in it, for clients that cannot send a header.
+    pub fn url_with_token(&self) -> Secret {
+        Secret::new(format!(
+            "http://{}:{}/{}{PATH}",
+            Ipv4Addr::LOCALHOST,
+            self.port,
+            self.token.expose()
+        ))
+    }
+}
+
 /// A bridge that is served over HTTP, until it is shut down or dropped.
 pub struct HttpFace {
-    address: SocketAddr,
-    token: Secret,
+    place: Place,
     served: Arc<Served>,
 }
 
@@ -123,7 +176,7 @@ impl HttpFace {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
         let port_error = |source| HttpFaceError::Port { port, source };
         let listener = listener.map_err(port_error)?;
-        let address = listener.local_addr().map_err(port_error)?;
+        let port = listener.local_addr().map_err(port_error)?.port();
         let connection = bridge.connect();
         let served = Arc::new(Served {
             general: McpServer::new(Arc::clone(&bridge), Arc::clone(&connection)),
@@ -135,30 +188,17 @@ impl HttpFace {
         });
         let door = Door::new(&served, &token);
         served.tasks.spawn(door.accept(listener));
-        Ok(Self {
-            address,
+        let place = Place {
+            port,
             token,
-            served,
-        })
+            token_file: file,
+        };
+        Ok(Self { place, served })
     }
 
-    /// Its address, which asks for the token in a header.
-    pub fn url(&self) -> String {
-        format!("http://{}{PATH}", self.address)
-    }
-
-    /// What a client shows, as `Authorization: Bearer …` or in its address.
-    pub fn token(&self) -> &Secret {
-        &self.token
-    }
-
-    /// The address with the token in it, for clients that cannot send a header.
-    pub fn url_with_token(&self) -> Secret {
-        Secret::new(format!(
-            "http://{}/{}{PATH}",
-            self.address,
-            self.token.expose()
-        ))
+    /// Where it is.
+    pub fn place(&self) -> &Place {
+        &self.place
     }
 
     /// End all sessions and their runs.
@@ -187,14 +227,21 @@ impl Drop for HttpFace {
     }
 }
 
+/// The token of `file`, if that holds one.
+fn token_of(file: &Path) -> io::Result<Option<Secret>> {
+    if std::fs::metadata(file)?.len() > TOKEN_BYTES_MAX {
+        return Ok(None);
+    }
+    let text = std::fs::read_to_string(file)?;
+    let text = text.trim();
+    let is_one = text.len() >= 32 && text.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    Ok(is_one.then(|| Secret::new(text.to_owned())))
+}
+
 /// The token of `file`, or a new one in it.
 fn kept_token(file: &Path) -> io::Result<Secret> {
-    let small = std::fs::metadata(file).is_ok_and(|found| found.len() <= TOKEN_BYTES_MAX);
-    if small && let Ok(text) = std::fs::read_to_string(file) {
-        let text = text.trim();
-        if text.len() >= 32 && text.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-            return Ok(Secret::new(text.to_owned()));
-        }
+    if let Ok(Some(token)) = token_of(file) {
+        return Ok(token);
     }
     let token = token::fresh()?;
     if let Some(folder) = file.parent() {

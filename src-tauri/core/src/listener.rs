@@ -15,7 +15,10 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use crate::bridge::{Bridge, ConnectedClient, Connection};
-use crate::local_socket::{self, Bound, ClaimError, GREETING_WITHIN, Hello, Owner, Refusal};
+use crate::http_face::HttpFace;
+use crate::local_socket::{
+    self, Bound, ClaimError, GREETING_WITHIN, Hello, Owner, Refusal, Served,
+};
 use crate::mcp_server::{self, McpServer};
 use crate::secrets::Secret;
 use crate::timestamp::now_ms;
@@ -100,6 +103,14 @@ impl Listener {
     }
 }
 
+fn served(face: &HttpFace) -> Served {
+    let place = face.place();
+    Served {
+        port: place.port(),
+        token_file: place.token_file().to_owned(),
+    }
+}
+
 async fn accept(bound: Bound, shared: Arc<Shared>, tasks: TaskTracker) {
     let greetings = Arc::new(Semaphore::new(GREETINGS_MAX));
     loop {
@@ -131,6 +142,8 @@ struct Greeted {
     read: BufReader<OwnedReadHalf>,
     write: OwnedWriteHalf,
     socket: OwnedFd,
+    /// It wants this and nothing else.
+    face: Option<HttpFace>,
     _place: OwnedSemaphorePermit,
 }
 
@@ -150,20 +163,31 @@ impl Shared {
                 let place = Arc::clone(&self.places).try_acquire_owned();
                 place.map(|place| (hello, place)).map_err(|_| Refusal::Busy)
             });
-            let refused = heard.as_ref().err().copied();
-            if let Some(why) = refused {
-                tracing::warn!("a client was refused: {why}");
-            }
-            if let Err(error) = local_socket::say_welcome(&mut write, refused).await {
+            let heard = match heard {
+                Ok((hello, place)) => {
+                    let face = self.face(hello.http_port).await;
+                    face.map(|face| (hello, place, face))
+                }
+                Err(why) => Err(why),
+            };
+            let answer = match &heard {
+                Ok((.., face)) => Ok(face.as_ref().map(served)),
+                Err(why) => {
+                    tracing::warn!("a client was refused: {why}");
+                    Err(*why)
+                }
+            };
+            if let Err(error) = local_socket::say_welcome(&mut write, answer).await {
                 tracing::info!("a client left while it was greeted: {error}");
                 return None;
             }
-            let (hello, place) = heard.ok()?;
+            let (hello, place, face) = heard.ok()?;
             Some(Greeted {
                 hello,
                 read,
                 write,
                 socket,
+                face,
                 _place: place,
             })
         };
@@ -176,14 +200,42 @@ impl Shared {
         }
     }
 
+    /// The face that a sidecar asks for.
+    async fn face(&self, port: Option<u16>) -> Result<Option<HttpFace>, Refusal> {
+        let Some(port) = port else { return Ok(None) };
+        let opened = HttpFace::open(Arc::clone(&self.bridge), port).await;
+        opened.map(Some).map_err(|error| {
+            tracing::warn!("a client wants HTTP: {error}");
+            Refusal::Port
+        })
+    }
+
+    /// Serve over HTTP until the sidecar that asked for it has gone.
+    async fn hold(&self, face: HttpFace, mut read: BufReader<OwnedReadHalf>) {
+        let mut nowhere = tokio::io::sink();
+        tokio::select! {
+            // It has nothing to say.
+            _ = tokio::io::copy(&mut read, &mut nowhere) => {}
+            () = self.stop.cancelled() => {}
+        }
+        face.shut_down().await;
+    }
+
     async fn serve(&self, greeted: Greeted) {
         let Greeted {
             hello,
             read,
             write,
             socket,
+            face,
             _place,
         } = greeted;
+        if let Some(face) = face {
+            self.hold(face, read).await;
+            // Only now the sidecar sees the end: the port is free for it.
+            drop(write);
+            return;
+        }
         let connection = if hello.resumed {
             self.bridge.connect_resumed()
         } else {

@@ -205,6 +205,18 @@ pub struct Hello {
     pub cwd: PathBuf,
     /// It served its client from another bridge before, where that client ran code.
     pub resumed: bool,
+    /// It has no client of its own, and asks for clients to be served over HTTP at this port of
+    /// loopback for as long as it stays; 0: at any.
+    pub http_port: Option<u16>,
+}
+
+/// Where the app serves HTTP for a sidecar that asked for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Served {
+    /// The port.
+    pub port: u16,
+    /// The file with the token that clients show.
+    pub token_file: PathBuf,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -215,6 +227,8 @@ struct HelloLine {
     cwd: PathBuf,
     #[serde(default)]
     resumed: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    http_port: Option<u16>,
     token: String,
 }
 
@@ -224,6 +238,8 @@ struct WelcomeLine {
     version: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     refused: Option<Refusal>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    http: Option<Served>,
 }
 
 /// The one field that every form of the greeting has.
@@ -248,6 +264,9 @@ pub enum Refusal {
     /// There are too many clients.
     #[error("it serves as many clients as it can")]
     Busy,
+    /// There is no HTTP at that port.
+    #[error("it cannot serve HTTP at that port")]
+    Port,
 }
 
 /// Read and check a sidecar's greeting.
@@ -271,18 +290,24 @@ pub(crate) async fn hear_hello(
         pid: hello.pid,
         cwd: hello.cwd,
         resumed: hello.resumed,
+        http_port: hello.http_port,
     })
 }
 
 /// Answer a sidecar's greeting.
 pub(crate) async fn say_welcome(
     stream: &mut (impl AsyncWrite + Unpin),
-    refused: Option<Refusal>,
+    answer: Result<Option<Served>, Refusal>,
 ) -> io::Result<()> {
+    let (http, refused) = match answer {
+        Ok(http) => (http, None),
+        Err(refused) => (None, Some(refused)),
+    };
     let line = WelcomeLine {
         runbridge: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         refused,
+        http,
     };
     write_greeting(stream, &line).await
 }
@@ -296,6 +321,8 @@ pub struct AppStream {
     pub write: OwnedWriteHalf,
     /// The app's version.
     pub version: String,
+    /// Where it serves HTTP, if that was asked for and it can.
+    pub http: Option<Served>,
 }
 
 /// Why there is no way to the app.
@@ -356,6 +383,7 @@ async fn greet(places: &Places, hello: &Hello) -> Result<AppStream, ConnectError
         pid: hello.pid,
         cwd: hello.cwd.clone(),
         resumed: hello.resumed,
+        http_port: hello.http_port,
         token,
     };
     write_greeting(&mut write, &line).await?;
@@ -366,6 +394,7 @@ async fn greet(places: &Places, hello: &Hello) -> Result<AppStream, ConnectError
             read,
             write,
             version: welcome.version,
+            http: welcome.http,
         }),
         Some(why) => Err(ConnectError::Refused {
             version: welcome.version,

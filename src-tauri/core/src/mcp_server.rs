@@ -32,7 +32,7 @@ use crate::bridge::{Bridge, Connection};
 use crate::catalog::CatalogEvent;
 use crate::late_runs::UnderWay;
 use crate::output::run_name;
-use crate::questions::{Ask, Waiting};
+use crate::questions::{Answer, Ask, Waiting};
 use crate::reply::Reply;
 use crate::request::PythonRequest;
 use crate::run::Audience;
@@ -146,7 +146,8 @@ impl McpServer {
     ) -> CallToolResponse {
         let shown = run.shown().take();
         if let Some(shown) = shown {
-            shown.answer(answers.answer);
+            let answer = Answer::read(&shown.question.asked, &answers.response);
+            shown.answer(answer);
         } else {
             tracing::debug!("an answer came that no question waits for");
         }
@@ -234,10 +235,17 @@ impl McpServer {
             };
             if asking::by_result(context) {
                 // Without requests from the server, the answer comes with the call made again.
-                let wanted = asking::as_result(&question.question, &run_name(run.id()));
-                *run.shown() = Some(question);
-                self.connection.late_runs().keep(run);
-                return wanted.into();
+                match asking::as_result(&question.question, &run_name(run.id())) {
+                    Ok(wanted) => {
+                        *run.shown() = Some(question);
+                        self.connection.late_runs().keep(run);
+                        return wanted.into();
+                    }
+                    Err(why) => {
+                        question.answer(Err(why));
+                        continue;
+                    }
+                }
             }
             let peer = context.peer.clone();
             let open = asking::in_client(peer, &question.question);

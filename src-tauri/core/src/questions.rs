@@ -35,6 +35,19 @@ const MESSAGE_CHARS_MAX: usize = 4_000;
 const FIELDS_MAX: usize = 100;
 const SCHEMA_BYTES_MAX: usize = 64 * 1024;
 
+/// What a model is given, as JSON, and the parts of it that clients are passed. Context of other
+/// servers and tools to call are not among them.
+const REQUEST_BYTES_MAX: usize = 1024 * 1024;
+const REQUEST_PARTS: [&str; 7] = [
+    "messages",
+    "modelPreferences",
+    "systemPrompt",
+    "temperature",
+    "maxTokens",
+    "stopSequences",
+    "metadata",
+];
+
 /// Of an address.
 const URL_CHARS_MAX: usize = 4_000;
 
@@ -61,6 +74,8 @@ pub enum Asked {
         /// The server's own name for the question.
         id: Option<Value>,
     },
+    /// By the client's model, which this request is for (sampling).
+    Model(Map<String, Value>),
 }
 
 /// What the person said.
@@ -68,6 +83,8 @@ pub enum Asked {
 pub enum Answer {
     /// Yes, with the values of the form.
     Accepted(Map<String, Value>),
+    /// What the model said.
+    Said(Map<String, Value>),
     /// No.
     Declined,
     /// Neither.
@@ -100,10 +117,50 @@ impl Question {
         })
     }
 
-    /// The parameters of `elicitation/create` for a client, which learns whose question it is.
+    /// Read the parameters of `sampling/createMessage`.
+    pub(crate) fn of_model(server: &str, params: &Value) -> Result<Self, String> {
+        let is = |name: &str, check: fn(&Value) -> bool| params.get(name).is_some_and(check);
+        let has_messages = is("messages", |list| {
+            list.as_array().is_some_and(|list| !list.is_empty())
+        });
+        if !has_messages || !is("maxTokens", Value::is_u64) {
+            return Err("its request for a model has no messages or no `maxTokens`".to_owned());
+        }
+        if is("tools", |tools| {
+            tools.as_array().is_some_and(|list| !list.is_empty())
+        }) {
+            return Err("it wants the model to call tools, which is not passed on".to_owned());
+        }
+        let parts = REQUEST_PARTS.into_iter();
+        let request: Map<String, Value> = parts
+            .filter_map(|part| Some((part.to_owned(), params.get(part)?.clone())))
+            .collect();
+        let bytes = Value::Object(request.clone()).to_string().len();
+        if bytes > REQUEST_BYTES_MAX {
+            return Err(format!(
+                "its request for a model has {bytes} bytes, and at most {REQUEST_BYTES_MAX} are passed on"
+            ));
+        }
+        Ok(Self {
+            server: server.to_owned(),
+            message: "wants a model's words".to_owned(),
+            asked: Asked::Model(request),
+        })
+    }
+
+    /// By which request a client is asked.
+    pub(crate) fn method(&self) -> &'static str {
+        match self.asked {
+            Asked::Form(_) | Asked::Page { .. } => "elicitation/create",
+            Asked::Model(_) => "sampling/createMessage",
+        }
+    }
+
+    /// The parameters of that request; for a person, who learns whose question it is.
     pub(crate) fn params(&self) -> Value {
         let message = format!("{} asks: {}", self.server, self.message);
         match &self.asked {
+            Asked::Model(request) => Value::Object(request.clone()),
             // Without the mode, which older revisions do not know.
             Asked::Form(schema) => json!({ "message": message, "requestedSchema": schema }),
             Asked::Page { url, id } => {
@@ -160,8 +217,16 @@ fn page(params: &Value) -> Result<Asked, String> {
 }
 
 impl Answer {
-    /// Read the result of `elicitation/create`.
-    pub(crate) fn read(result: &Value) -> Result<Self, String> {
+    /// Read what a client answers.
+    pub(crate) fn read(asked: &Asked, result: &Value) -> Result<Self, String> {
+        if let Asked::Model(_) = asked {
+            let said = result.as_object().filter(|said| {
+                let parts = ["role", "content", "model"];
+                parts.iter().all(|part| said.contains_key(*part))
+            });
+            let said = said.ok_or("the client gave an answer that is no model's")?;
+            return Ok(Self::Said(said.clone()));
+        }
         match result.get("action").and_then(Value::as_str) {
             Some("accept") => {
                 let content = result.get("content").and_then(Value::as_object);
@@ -173,13 +238,16 @@ impl Answer {
         }
     }
 
-    /// The result of `elicitation/create` for the server.
+    /// The result for the server.
     pub(crate) fn result(&self, asked: &Asked) -> Value {
         match (self, asked) {
             (Self::Accepted(content), Asked::Form(_)) => {
                 json!({ "action": "accept", "content": content })
             }
-            (Self::Accepted(_), Asked::Page { .. }) => json!({ "action": "accept" }),
+            (Self::Accepted(_), Asked::Page { .. } | Asked::Model(_)) => {
+                json!({ "action": "accept" })
+            }
+            (Self::Said(said), _) => Value::Object(said.clone()),
             (Self::Declined, _) => json!({ "action": "decline" }),
             (Self::Cancelled, _) => json!({ "action": "cancel" }),
         }

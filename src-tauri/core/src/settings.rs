@@ -65,6 +65,10 @@ pub struct Settings {
     pub projects: Vec<PathBuf>,
     /// Clients whose files come before those of the others, by identifier.
     pub client_order: Vec<String>,
+    /// Folders that servers are told of when they ask for roots.
+    pub roots: Vec<PathBuf>,
+    /// What becomes of requests of servers for a model's words.
+    pub sampling: Sampling,
     /// `MCP_SERVERS_CONFIG`: a path, or the JSON itself.
     pub servers_config: Option<String>,
     /// Let entries that start Runbridge itself into the catalog.
@@ -115,6 +119,10 @@ pub struct ServerSettings {
     pub limits: BTreeMap<&'static str, u64>,
     /// As which client to sign in there.
     pub sign_in: ClientSettings,
+    /// Folders that differ for this server.
+    pub roots: Option<Vec<PathBuf>>,
+    /// The same of requests for a model's words.
+    pub sampling: Option<Sampling>,
 }
 
 macro_rules! choice {
@@ -162,6 +170,8 @@ impl Default for Settings {
             answers: BTreeMap::new(),
             projects: Vec::new(),
             client_order: Vec::new(),
+            roots: Vec::new(),
+            sampling: Sampling::default(),
             servers_config: None,
             allow_self_server: false,
             output_mode: OutputMode::default(),
@@ -214,6 +224,16 @@ choice! {
         /// Docker and no other.
         Docker = "docker",
     } default Auto
+}
+
+choice! {
+    /// What becomes of a server's request for a model's words.
+    Sampling {
+        /// It is refused.
+        Off = "off",
+        /// It goes to the client of the run, if that client takes such requests.
+        Client = "client",
+    } default Off
 }
 
 choice! {

@@ -698,7 +698,7 @@ impl Upstream {
         } else {
             self.era()
         };
-        let greeting = match greet(&mut transport, era).await {
+        let greeting = match greet(&mut transport, era, &self.entry.lent).await {
             Ok(greeting) => greeting,
             Err(error) => {
                 return match (remote.fault(), error) {
@@ -776,7 +776,7 @@ impl Upstream {
             } = started;
             *lock(&self.unready) = Some(process.handle());
             let begun = Instant::now();
-            let greeted = timeout(limit, greet(&mut transport, era)).await;
+            let greeted = timeout(limit, greet(&mut transport, era, &self.entry.lent)).await;
             let failure = match greeted {
                 Ok(Ok(greeting)) => {
                     *lock(&self.era) = Some(greeting.era);
@@ -838,7 +838,16 @@ impl Upstream {
         greeting: Greeting,
     ) -> Arc<Connection> {
         let (server, log) = (self.entry.name.clone(), Arc::clone(&self.log));
-        Connection::new(server, transport, link, greeting, log, self.on_tools())
+        let lent = &self.entry.lent;
+        Connection::new(
+            server,
+            transport,
+            link,
+            greeting,
+            lent,
+            log,
+            self.on_tools(),
+        )
     }
 
     /// What a connection does with a new list of tools.

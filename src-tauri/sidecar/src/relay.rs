@@ -11,6 +11,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::time::{Duration, Instant};
 
+use runbridge_core::http_face::Place;
 use runbridge_core::local_socket::{self, AppStream, ConnectError, Hello, Refusal};
 use runbridge_core::mcp_server::LINE_BYTES_MAX;
 use runbridge_core::paths::{Environment, NESTED, Paths};
@@ -82,6 +83,7 @@ impl App {
             pid: std::process::id(),
             cwd: std::env::current_dir().unwrap_or_default(),
             resumed: false,
+            http_port: None,
         };
         let paths = Paths::for_user(environment).ok()?;
         Some(Self { paths, hello })
@@ -102,18 +104,47 @@ impl App {
         }
     }
 
+    /// Have it serve HTTP at this port, if it is there and can.
+    pub(crate) async fn lend_port(&self, port: u16) -> Option<LentPort> {
+        match local_socket::connect(&self.paths, &self.asking_for(port)).await {
+            Ok(stream) => LentPort::of(stream),
+            Err(ConnectError::Absent) => None,
+            Err(error) => {
+                tracing::warn!("{error}; serving without it");
+                None
+            }
+        }
+    }
+
+    /// The same of an app that has gone and may come back.
+    pub(crate) async fn lend_port_again(&self, port: u16) -> Option<LentPort> {
+        let stream = self.look(&self.asking_for(port), Instant::now()).await?;
+        LentPort::of(stream)
+    }
+
+    fn asking_for(&self, port: u16) -> Hello {
+        Hello {
+            http_port: Some(port),
+            ..self.hello.clone()
+        }
+    }
+
     /// Look for it until it is there again, which `lost_at` gives a limit.
     async fn find_again(&self, lost_at: Instant, resumed: bool) -> Option<Link> {
         let hello = Hello {
             resumed,
             ..self.hello.clone()
         };
+        self.look(&hello, lost_at).await.map(Link::from)
+    }
+
+    async fn look(&self, hello: &Hello, lost_at: Instant) -> Option<AppStream> {
         let mut pause = PAUSE_FIRST;
         while lost_at.elapsed() < RECONNECT_WITHIN {
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
-            match local_socket::connect(&self.paths, &hello).await {
-                Ok(stream) => return Some(stream.into()),
+            match local_socket::connect(&self.paths, hello).await {
+                Ok(stream) => return Some(stream),
                 Err(
                     error @ ConnectError::Refused {
                         why: Refusal::Format,
@@ -128,6 +159,42 @@ impl App {
             }
         }
         None
+    }
+}
+
+/// HTTP that the app serves for us, for as long as this is kept.
+pub(crate) struct LentPort {
+    place: Place,
+    stream: AppStream,
+}
+
+impl LentPort {
+    fn of(stream: AppStream) -> Option<Self> {
+        let Some(served) = stream.http.clone() else {
+            tracing::warn!(
+                "the Runbridge app, version {}, serves no HTTP; serving without it",
+                stream.version
+            );
+            return None;
+        };
+        match Place::of(served.port, served.token_file) {
+            Ok(place) => Some(Self { place, stream }),
+            Err(error) => {
+                tracing::warn!("the token of the Runbridge app cannot be read: {error}");
+                None
+            }
+        }
+    }
+
+    /// Where it is.
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Wait until the app has gone.
+    pub(crate) async fn ended(&mut self) {
+        // It has nothing to say; its end is what counts.
+        let _ = tokio::io::copy(&mut self.stream.read, &mut tokio::io::sink()).await;
     }
 }
 

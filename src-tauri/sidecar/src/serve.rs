@@ -2,13 +2,15 @@
 //! to the app if one runs, else with a bridge of our own. Or, where a person asks for it, over HTTP.
 
 use std::io::IsTerminal as _;
+#[cfg(unix)]
+use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use rmcp::ServiceExt as _;
 use runbridge_core::bridge::{Bridge, Connection, Role};
-use runbridge_core::http_face::{self, HttpFace};
+use runbridge_core::http_face::{self, HttpFace, Place};
 use runbridge_core::mcp_server::{self, McpServer};
 use runbridge_core::paths::Environment;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -49,9 +51,17 @@ pub(crate) struct ServeArguments {
     pub(crate) port: u16,
 }
 
-/// Serve over HTTP until a signal asks us to end.
+/// Serve over HTTP until a signal asks us to end: by the app's bridge while one runs, else by one of our
+/// own, at the same port.
 pub(crate) async fn http(port: u16) -> anyhow::Result<ExitCode> {
-    let bridge = open(Environment::of_process())?;
+    let environment = Environment::of_process();
+    // One wait for both: a signal between them would be heard by neither.
+    let mut asked = std::pin::pin!(asked_to_end());
+    #[cfg(unix)]
+    let Some(port) = http_by_app(&environment, port, asked.as_mut()).await else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    let bridge = open(environment)?;
     let face = match HttpFace::open(Arc::clone(&bridge), port).await {
         Ok(face) => face,
         Err(error) => {
@@ -59,18 +69,54 @@ pub(crate) async fn http(port: u16) -> anyhow::Result<ExitCode> {
             return Err(error.into());
         }
     };
-    tell_of(&face, &bridge);
-    asked_to_end().await;
+    tell_of(face.place());
+    asked.as_mut().await;
     face.shut_down().await;
     bridge.shut_down().await;
     Ok(ExitCode::SUCCESS)
 }
 
+/// Have the app serve HTTP while it runs. Gives the port to serve at without it; `None`: we are to end.
+#[cfg(unix)]
+async fn http_by_app(
+    environment: &Environment,
+    port: u16,
+    mut asked_to_end: Pin<&mut impl Future<Output = ()>>,
+) -> Option<u16> {
+    let Some(app) = relay::App::of(environment) else {
+        return Some(port);
+    };
+    let Some(mut lent) = app.lend_port(port).await else {
+        return Some(port);
+    };
+    tell_of_unused_settings(environment);
+    tell_of(lent.place());
+    style::remark("the Runbridge app serves it, so that all clients share one bridge");
+    loop {
+        let port = lent.place().port();
+        let found = async {
+            lent.ended().await;
+            tracing::warn!("the Runbridge app has gone; looking for it");
+            app.lend_port_again(port).await
+        };
+        let found = tokio::select! {
+            found = found => found,
+            () = asked_to_end.as_mut() => return None,
+        };
+        let Some(found) = found else {
+            tracing::warn!("the Runbridge app stays away; serving without it");
+            return Some(port);
+        };
+        tracing::info!("the Runbridge app is back");
+        lent = found;
+    }
+}
+
 /// Say where it is. A terminal is a person's; what else stderr may be keeps no secrets.
-fn tell_of(face: &HttpFace, bridge: &Bridge) {
-    let mut lines = vec![format!("serving MCP at {}", face.url())];
+fn tell_of(place: &Place) {
+    let mut lines = vec![format!("serving MCP at {}", place.url())];
     if std::io::stderr().is_terminal() {
-        let (token, address) = (face.token(), face.url_with_token());
+        let (token, address) = (place.token(), place.url_with_token());
         lines.push(format!(
             "a client sends the header  Authorization: Bearer {}",
             token.expose()
@@ -81,7 +127,7 @@ fn tell_of(face: &HttpFace, bridge: &Bridge) {
         ));
         lines.push("Ctrl-C ends it".to_owned());
     } else {
-        let file = bridge.paths().http_token();
+        let file = place.token_file();
         lines.push(format!("the token for clients is in {}", file.display()));
     }
     for line in lines {

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::engines;
+use crate::machine;
 use crate::shell::{build_program, build_sidecar, run, run_quietly, say};
 use crate::ui;
 
@@ -12,6 +12,7 @@ use crate::ui;
 const PACKAGES: &[&str] = &["libwebkit2gtk-4.1-dev", "libayatana-appindicator3-1"];
 
 /// What its tests drive it with.
+#[cfg(unix)]
 const TEST_PACKAGES: &[&str] = &[
     "webkit2gtk-driver",
     "xvfb",
@@ -50,19 +51,21 @@ pub(crate) fn prepare() -> anyhow::Result<()> {
 }
 
 /// What the tests of the app need besides.
+#[cfg(unix)]
 pub(crate) fn set_up_tests() -> anyhow::Result<()> {
     packages(TEST_PACKAGES)?;
     build(false).map(|_| ())
 }
 
 /// A screen for whoever measures.
+#[cfg(unix)]
 pub(crate) fn set_up_screen() -> anyhow::Result<()> {
     packages(&["xvfb"])
 }
 
 /// Installs what is missing, where packages are Debian's; elsewhere the build says what it lacks.
 fn packages(wanted: &[&'static str]) -> anyhow::Result<()> {
-    if !engines::on_path("dpkg-query") {
+    if !machine::on_path("dpkg-query") {
         return Ok(());
     }
     let missing: Vec<&str> = wanted
@@ -73,7 +76,7 @@ fn packages(wanted: &[&'static str]) -> anyhow::Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
-    engines::install(&missing)
+    machine::install(&missing)
 }
 
 fn is_installed(package: &str) -> bool {

@@ -20,14 +20,21 @@ const CLI: &str = "@tauri-apps/cli@2.12.5";
 /// whenever the app is compiled.
 const OVERLAY: &str = "src-tauri/app/tauri.bundle.conf.json";
 
-/// The embedded Python, as `cargo xtask guest` leaves it.
-const PYTHON: &str = "target/guest/python";
+/// The sidecar, as Cargo leaves it.
+const NAME: &str = if cfg!(windows) {
+    "runbridge.exe"
+} else {
+    "runbridge"
+};
 
 /// The public half of the key that signs updates, as `tauri signer generate` prints it.
 const UPDATE_KEY: &str = "RUNBRIDGE_UPDATE_KEY";
 
 /// The address of the file that says which version is the newest.
 const UPDATE_ADDRESS: &str = "RUNBRIDGE_UPDATE_ADDRESS";
+
+/// Which certificate of the machine's store signs programs and installers of Windows.
+const WINDOWS_CERTIFICATE: &str = "RUNBRIDGE_WINDOWS_CERTIFICATE";
 
 /// Options of `cargo xtask bundle`.
 #[derive(clap::Args)]
@@ -38,6 +45,13 @@ pub(crate) struct Arguments {
     /// Without optimisation: quick to build, for trying the packages themselves.
     #[arg(long)]
     debug: bool,
+    /// Pack what was built before, and build nothing.
+    #[arg(long)]
+    built: bool,
+    /// The embedded Python, built by `cargo xtask guest` on another machine: it is the same for every
+    /// system, and can be built on Linux alone. Without this it is built here.
+    #[arg(long, value_name = "FOLDER")]
+    python: Option<PathBuf>,
     /// Then install the .deb into a clean Debian, start it there and remove it; as root.
     #[cfg(target_os = "linux")]
     #[arg(long)]
@@ -46,14 +60,23 @@ pub(crate) struct Arguments {
 
 /// `cargo xtask bundle`.
 pub(crate) fn run_command(arguments: &Arguments) -> anyhow::Result<()> {
-    app::prepare()?;
-    guest::run(&guest::Arguments::default())?;
-    stage(!arguments.debug)?;
+    let profile = if arguments.debug { "debug" } else { "release" };
+    let built = target().join(profile).join(NAME);
+    if !arguments.built {
+        app::prepare()?;
+        build_sidecar(!arguments.debug)?;
+    }
+    let python = python(arguments.python.as_deref())?;
+    stage(&built)?;
     let cli = cli()?;
     let mut build = Command::new(cli);
     build
         .current_dir(root())
-        .args(["build", "--config", OVERLAY])
+        .args([
+            if arguments.built { "bundle" } else { "build" },
+            "--config",
+            OVERLAY,
+        ])
         .args([
             "--bundles",
             arguments.kinds.as_deref().unwrap_or(usual_kinds()),
@@ -63,7 +86,7 @@ pub(crate) fn run_command(arguments: &Arguments) -> anyhow::Result<()> {
     }
     let variable = |name: &str| std::env::var(name).ok().filter(|it| !it.is_empty());
     for more in [
-        Some(with_python(std::env::consts::OS)),
+        Some(with_python(std::env::consts::OS, &python)),
         of_variables(variable),
     ] {
         build.args(
@@ -71,8 +94,11 @@ pub(crate) fn run_command(arguments: &Arguments) -> anyhow::Result<()> {
                 .flat_map(|more| ["--config".to_owned(), more.to_string()]),
         );
     }
+    if !arguments.built {
+        // Cargo would build the members that it builds by default, of which the app is none.
+        build.args(["--", "--package", "runbridge-app"]);
+    }
     run(&mut build)?;
-    let profile = if arguments.debug { "debug" } else { "release" };
     let bundle = target().join(profile).join("bundle");
     say(format_args!("packages are in {}", bundle.display()));
     #[cfg(target_os = "linux")]
@@ -90,9 +116,26 @@ fn usual_kinds() -> &'static str {
     }
 }
 
+/// The folder of the embedded Python, which is whole.
+fn python(given: Option<&Path>) -> anyhow::Result<String> {
+    let folder = match given {
+        Some(folder) => root().join(folder),
+        None => guest::run(&guest::Arguments::default())?,
+    };
+    let inventory = folder.join("inventory.json");
+    if !inventory.is_file() {
+        anyhow::bail!(
+            "{} holds no Python: there is no {}",
+            folder.display(),
+            inventory.display()
+        );
+    }
+    // As configurations write paths, on Windows too.
+    Ok(folder.display().to_string().replace('\\', "/"))
+}
+
 /// Put the sidecar where the overlay names it, under the name that the packaging program wants.
-fn stage(release: bool) -> anyhow::Result<()> {
-    let sidecar = build_sidecar(release)?;
+fn stage(sidecar: &Path) -> anyhow::Result<()> {
     let version = run_quietly(Command::new("rustc").arg("-vV"))?;
     let triple = version
         .lines()
@@ -104,7 +147,7 @@ fn stage(release: bool) -> anyhow::Result<()> {
         "runbridge-{triple}{}",
         std::env::consts::EXE_SUFFIX
     ));
-    std::fs::copy(&sidecar, &staged)
+    std::fs::copy(sidecar, &staged)
         .with_context(|| format!("cannot copy {} to {}", sidecar.display(), staged.display()))?;
     Ok(())
 }
@@ -127,13 +170,13 @@ fn cli() -> anyhow::Result<PathBuf> {
 
 /// Where the embedded Python goes in a package: to one of the places in which the core looks for it,
 /// seen from the sidecar in the same package.
-fn with_python(os: &str) -> Value {
+fn with_python(os: &str, python: &str) -> Value {
     if os == "linux" {
-        let files = json!({ "files": { "/usr/lib/runbridge/python": PYTHON } });
+        let files = json!({ "files": { "/usr/lib/runbridge/python": python } });
         json!({ "bundle": { "linux": { "deb": files, "rpm": files, "appimage": files } } })
     } else {
         // macOS: `Contents/Resources/python`; Windows: beside the programs.
-        json!({ "bundle": { "resources": { (format!("{PYTHON}/")): "python/" } } })
+        json!({ "bundle": { "resources": { (format!("{python}/")): "python/" } } })
     }
 }
 
@@ -144,6 +187,13 @@ fn of_variables(variable: impl Fn(&str) -> Option<String>) -> Option<Value> {
     if let (Some(key), Some(address)) = (variable(UPDATE_KEY), variable(UPDATE_ADDRESS)) {
         more["plugins"]["updater"] = json!({ "pubkey": key, "endpoints": [address] });
         more["bundle"]["createUpdaterArtifacts"] = json!(true);
+    }
+    if let Some(thumbprint) = variable(WINDOWS_CERTIFICATE) {
+        more["bundle"]["windows"] = json!({
+            "certificateThumbprint": thumbprint,
+            "digestAlgorithm": "sha256",
+            "timestampUrl": "http://timestamp.digicert.com",
+        });
     }
     if std::env::consts::OS == "macos" && variable("APPLE_SIGNING_IDENTITY").is_none() {
         more["bundle"]["macOS"]["signingIdentity"] = json!("-");
@@ -274,6 +324,18 @@ mod tests {
         assert!(manifest_of("0.1.0", "a", &["x.deb".to_owned()], |_| Ok(String::new())).is_err());
     }
 
+    /// The core looks for it in these places, seen from a sidecar that was installed.
+    #[test]
+    fn the_python_goes_where_the_sidecar_looks_for_it() {
+        let linux = with_python("linux", "p");
+        for kind in ["deb", "rpm", "appimage"] {
+            let files = &linux["bundle"]["linux"][kind]["files"];
+            assert_eq!(files, &json!({ "/usr/lib/runbridge/python": "p" }));
+        }
+        let other = with_python("windows", "p");
+        assert_eq!(other["bundle"]["resources"], json!({ "p/": "python/" }));
+    }
+
     #[test]
     fn updates_are_asked_for_by_key_and_address_together() {
         let of = |given: &[&str]| {
@@ -283,6 +345,11 @@ mod tests {
         assert_eq!(
             asked["plugins"]["updater"]["pubkey"],
             format!("the {UPDATE_KEY}")
+        );
+        let signed = of(&[WINDOWS_CERTIFICATE, "APPLE_SIGNING_IDENTITY"]).unwrap();
+        assert_eq!(
+            signed["bundle"]["windows"]["certificateThumbprint"],
+            format!("the {WINDOWS_CERTIFICATE}")
         );
         let without = of(&[UPDATE_KEY, "APPLE_SIGNING_IDENTITY"]);
         assert_eq!(without, None);

@@ -115,6 +115,20 @@ fn build_again(root: &Path, first: &Path) -> anyhow::Result<()> {
     stage::remove(&elsewhere)
 }
 
+/// What the embedded Python is made of: name, version and licence of each part.
+pub(crate) fn parts() -> Vec<(String, String, String)> {
+    let inventory = pins::inventory(&[]);
+    let parts = inventory["parts"].as_array().into_iter().flatten();
+    let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+    parts
+        .map(|part| {
+            let [name, version, licence] =
+                ["name", "version", "licence"].map(|key| text(&part[key]));
+            (name, version, licence)
+        })
+        .collect()
+}
+
 /// Start the interpreter, import the guest, and write down its memory as a new module.
 fn freeze(python: &Path, guest: &Path, out: &Path) -> anyhow::Result<()> {
     shell::say("starting Python and freezing it");

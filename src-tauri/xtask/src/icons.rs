@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::Context as _;
 
-use crate::engines;
+use crate::machine;
 use crate::shell::{root, run, say};
 
 /// Below this, fine lines of the large drawing would vanish.
@@ -42,8 +42,8 @@ const TRAY_SIZE: u32 = 44;
 
 /// `cargo xtask icons`.
 pub(crate) fn draw_all() -> anyhow::Result<()> {
-    if !engines::on_path("rsvg-convert") {
-        engines::install(&["librsvg2-bin"])?;
+    if !machine::on_path("rsvg-convert") {
+        machine::install(&["librsvg2-bin"])?;
     }
     let icons = root().join("icons");
     let work = tempfile::tempdir()?;

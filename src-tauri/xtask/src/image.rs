@@ -13,7 +13,7 @@ use runbridge_sandbox::container::{EngineFound, EngineSearch, look_for_engines};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use crate::{engines, http};
+use crate::{http, machine};
 
 /// Build an image of Debian's Python and load it.
 #[derive(clap::Args)]
@@ -159,8 +159,8 @@ fn build(kind: Kind) -> anyhow::Result<Archive> {
     if path.exists() {
         return Ok(Archive { kind, path });
     }
-    if !engines::on_path("mmdebstrap") {
-        engines::install(&["mmdebstrap"])?;
+    if !machine::on_path("mmdebstrap") {
+        machine::install(&["mmdebstrap"])?;
     }
     eprintln!("building {} from Debian {SUITE} packages", kind.reference());
     let start = Instant::now();

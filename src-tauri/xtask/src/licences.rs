@@ -1,11 +1,12 @@
 //! `cargo xtask licences`: the parts that the product contains with their licences, as the window
-//! lists them, written from what cargo and npm know of them.
+//! lists them, written from what cargo and npm know of them and from the pins of the embedded Python.
 
 use std::collections::{BTreeSet, HashMap};
 
 use anyhow::{Context as _, bail};
 use serde_json::{Value, json};
 
+use crate::guest;
 use crate::shell::{cargo, root, run_quietly};
 
 /// Where the list goes, under the repository's root.
@@ -23,22 +24,26 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
-    let path = root().join(LIST);
-    let text = text()?;
     if arguments.check {
-        let present =
-            std::fs::read_to_string(&path).with_context(|| format!("cannot read {LIST}"))?;
-        if present != text {
-            bail!("{LIST} is out of date; run `cargo xtask licences`");
-        }
-        return Ok(());
+        return check();
     }
-    std::fs::write(path, text).with_context(|| format!("cannot write {LIST}"))
+    std::fs::write(root().join(LIST), text()?).with_context(|| format!("cannot write {LIST}"))
+}
+
+/// The list is what cargo, npm and the pins say.
+pub(crate) fn check() -> anyhow::Result<()> {
+    let path = root().join(LIST);
+    let present = std::fs::read_to_string(path).with_context(|| format!("cannot read {LIST}"))?;
+    if present != text()? {
+        bail!("{LIST} is out of date; run `cargo xtask licences`");
+    }
+    Ok(())
 }
 
 fn text() -> anyhow::Result<String> {
     let mut parts: BTreeSet<(String, String, String)> = crates()?;
     parts.extend(scripts()?);
+    parts.extend(guest::parts());
     let mut lines = Vec::new();
     for (name, version, licence) in parts {
         if licence.is_empty() {

@@ -7,26 +7,38 @@
 )]
 
 mod app;
+#[cfg(unix)]
 mod bench;
 mod bindings;
 mod bundle;
 mod check;
+#[cfg(unix)]
 mod conformance;
+#[cfg(unix)]
 mod demo;
+#[cfg(unix)]
 mod engine;
+#[cfg(unix)]
 mod engines;
 mod fuzz;
 mod guest;
+#[cfg(unix)]
 mod http;
 mod icons;
+#[cfg(unix)]
 mod image;
 mod licences;
+mod machine;
 mod mcpb;
+#[cfg(unix)]
 mod servers;
+#[cfg(unix)]
 mod setup;
 mod shell;
+#[cfg(unix)]
 mod test;
 mod tidy;
+#[cfg(unix)]
 mod tokens;
 mod ui;
 
@@ -45,22 +57,29 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     /// Install what the demo, the tests and the benchmark need.
+    #[cfg(unix)]
     Setup,
     /// Show the product at work: real servers, a real container, one MCP client.
+    #[cfg(unix)]
     Demo(demo::Arguments),
     /// Prepare engines, image and servers, then run every test.
+    #[cfg(unix)]
     Test(test::Arguments),
     /// Build a Python image from Debian packages and load it into the engines.
+    #[cfg(unix)]
     Image(image::Arguments),
     /// Keep the test engines running until Enter, for running single tests by hand.
+    #[cfg(unix)]
     Engines,
     /// Build the embedded sandbox's Python (about 4 minutes, once).
     Guest(guest::Arguments),
     /// Let a fuzzer make up what a hostile guest could send.
     Fuzz(fuzz::Arguments),
     /// Measure the built product against its figures.
+    #[cfg(unix)]
     Bench(bench::Arguments),
     /// Run the protocol's conformance suite against both of our sides.
+    #[cfg(unix)]
     Conformance,
     /// Pack the sidecar for Claude Desktop to install by itself.
     Mcpb(mcpb::Arguments),
@@ -86,14 +105,21 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        #[cfg(unix)]
         Command::Setup => setup::run_command(),
+        #[cfg(unix)]
         Command::Demo(arguments) => demo::run(&arguments),
+        #[cfg(unix)]
         Command::Test(arguments) => test::run(&arguments),
+        #[cfg(unix)]
         Command::Image(arguments) => image::run(&arguments),
+        #[cfg(unix)]
         Command::Engines => test::keep_ready(),
         Command::Guest(arguments) => guest::run(&arguments).map(|_| ()),
         Command::Fuzz(arguments) => fuzz::run(&arguments),
+        #[cfg(unix)]
         Command::Bench(arguments) => bench::run(&arguments),
+        #[cfg(unix)]
         Command::Conformance => conformance::run_command(),
         Command::Mcpb(arguments) => mcpb::run(&arguments),
         Command::Bindings(arguments) => bindings::run(&arguments),

@@ -159,8 +159,10 @@ mod tests {
         reason = "a failed assumption fails the test"
     )]
 
+    #[cfg(unix)]
     use std::process::Command;
 
+    #[cfg(unix)]
     use runbridge_testkit::Components;
 
     use super::*;

@@ -9,7 +9,7 @@ use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 
 use crate::shell::{run_quietly, say, target};
-use crate::{engines, servers};
+use crate::{machine, servers};
 
 /// Set up; gives the folder of the servers.
 pub(crate) fn run_all() -> anyhow::Result<PathBuf> {
@@ -31,7 +31,7 @@ pub(crate) fn run_command() -> anyhow::Result<()> {
 fn debian_packages() -> anyhow::Result<()> {
     let mut missing: Vec<&str> = servers::PROGRAMS
         .iter()
-        .filter(|(program, _)| !engines::on_path(program))
+        .filter(|(program, _)| !machine::on_path(program))
         .map(|(_, package)| *package)
         .collect();
     if !has_venv() {
@@ -40,7 +40,7 @@ fn debian_packages() -> anyhow::Result<()> {
     if missing.is_empty() {
         return Ok(());
     }
-    engines::install(&missing)
+    machine::install(&missing)
 }
 
 /// Debian splits `venv` from Python, and the half that stays says so only when it is used.

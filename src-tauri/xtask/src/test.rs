@@ -10,7 +10,7 @@ use anyhow::{Context as _, bail};
 
 use crate::engine::{self, Engines};
 use crate::shell::{build_sidecar, cargo, root, say, target, which};
-use crate::{app, bindings, check, guest, setup, tidy, ui};
+use crate::{app, bindings, check, guest, licences, setup, tidy, ui};
 
 /// Most tests wait for a container, so there are more of them at once than cores.
 const TEST_THREADS: &str = "4";
@@ -173,6 +173,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         tally.whole("window: units", ui::units);
         tally.whole("window: screens", ui::screens);
         tally.whole("tidy", tidy::run_all);
+        tally.whole("licences of all parts", licences::check);
         if !arguments.fast {
             tally.whole("format", check::format);
             tally.whole("clippy", check::clippy);

@@ -8,8 +8,11 @@ use std::process::Command;
 use anyhow::Context as _;
 use sha2::{Digest as _, Sha256};
 
-use crate::engines;
+use crate::machine;
 use crate::shell::{root, run, run_quietly, say, target};
+
+/// On Windows it is a script, which is found by its whole name alone.
+const NPM: &str = if cfg!(windows) { "npm.cmd" } else { "npm" };
 
 /// The oldest Node that the window's tools run on; Debian 12 has an older one.
 const NODE_MIN: (u32, u32) = (20, 19);
@@ -39,9 +42,9 @@ pub(crate) fn units() -> anyhow::Result<()> {
 pub(crate) fn screens() -> anyhow::Result<()> {
     if !["chromium", "chromium-browser", "google-chrome"]
         .into_iter()
-        .any(engines::on_path)
+        .any(machine::on_path)
     {
-        engines::install(&["chromium", "fonts-inter"])?;
+        machine::install(&["chromium", "fonts-inter"])?;
     }
     script("screens")
 }
@@ -69,7 +72,7 @@ fn script(name: &str) -> anyhow::Result<()> {
 
 /// npm in the window's folder, with `node`'s folder before all others.
 fn npm(node: Option<&Path>) -> Command {
-    let mut command = Command::new("npm");
+    let mut command = Command::new(NPM);
     command.current_dir(root().join("ui"));
     if let Some(path) = node.and_then(path_with) {
         command.env("PATH", path);
@@ -86,8 +89,8 @@ fn path_with(first: &Path) -> Option<OsString> {
 /// enough when the system's is not.
 fn ready() -> anyhow::Result<Option<PathBuf>> {
     for program in ["node", "npm"] {
-        if !engines::on_path(program) {
-            engines::install(&["nodejs", "npm"])?;
+        if !machine::on_path(program) {
+            machine::install(&["nodejs", "npm"])?;
             break;
         }
     }
@@ -120,7 +123,7 @@ fn newer_node() -> anyhow::Result<Option<PathBuf>> {
         std::fs::create_dir_all(&dir)
             .with_context(|| format!("cannot create {}", dir.display()))?;
         std::fs::write(dir.join("package.json"), r#"{"private":true}"#)?;
-        run_quietly(Command::new("npm").current_dir(&dir).args([
+        run_quietly(Command::new(NPM).current_dir(&dir).args([
             "install",
             "--no-audit",
             "--no-fund",

@@ -3,11 +3,11 @@
 
 use std::path::Path;
 
-use runbridge_core::clients::entry::{Entry, EntryTransport, Source};
+use runbridge_core::clients::entry::{Entry, EntryTransport, Lent, Source};
 use runbridge_core::paths::{Environment, Os, Paths};
 use runbridge_core::settings::{
-    Backend, Engine, LogLevel, OutputMode, ServerSettings, Settings, SettingsError, SettingsFile,
-    SettingsProblem,
+    Backend, Engine, LogLevel, OutputMode, Sampling, ServerSettings, Settings, SettingsError,
+    SettingsFile, SettingsProblem,
 };
 use serde_json::json;
 use tempfile::TempDir;
@@ -49,8 +49,10 @@ fn each_layer_lies_over_the_one_below() {
         "output_mode": "json",
         "servers": {
             "cursor/git": {"enabled": false, "tools": {"allow": ["log"], "deny": ["push"]}, "limits": {"call_ms_max": "5m"}},
-            "time": {"enabled": true},
+            "time": {"enabled": true, "roots": [], "sampling": "off"},
         },
+        "roots": ["~/work", "/srv"],
+        "sampling": "client",
         "own_servers": {"own": {"command": "x"}},
         "projects": ["~/work"],
         "colour_of_the_sky": "blue",
@@ -101,7 +103,16 @@ fn each_layer_lies_over_the_one_below() {
     );
     assert_eq!(settings.own_servers["own"], json!({"command": "x"}));
     assert!(settings.projects[0].ends_with("work"));
+    assert_eq!(settings.roots[1], Path::new("/srv"));
+    assert!(settings.roots[0].is_absolute() && settings.roots[0].ends_with("work"));
+    assert_eq!(settings.sampling, Sampling::Client);
+    let time = decided(&settings, "cursor", "time");
+    assert_eq!(
+        (time.roots, time.sampling),
+        (Some(Vec::new()), Some(Sampling::Off))
+    );
     let git = decided(&settings, "cursor", "git");
+    assert_eq!((&git.roots, git.sampling), (&None, None));
     assert_eq!(
         (git.enabled, git.tools_allowed, git.tools_denied),
         (Some(false), Some(vec!["log".into()]), vec!["push".into()])
@@ -318,6 +329,7 @@ fn decided(settings: &Settings, client: &str, name: &str) -> ServerSettings {
         tools_denied: Vec::new(),
         start_ms_max: None,
         call_ms_max: None,
+        lent: Lent::default(),
         sources: vec![Source {
             client: client.to_owned(),
             path: "x".into(),

@@ -41,6 +41,7 @@ async fn a_client_is_seen_with_its_runs_until_it_leaves() {
         pid: 4711,
         cwd: "/some/where".into(),
         resumed: false,
+        http_port: None,
     };
     let mut client = connect(bench.bridge.paths(), &hello).await.unwrap();
     send(&mut client, json!({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {

@@ -20,7 +20,11 @@ async fn what_the_model_saves_is_told_with_who_saved_it() {
     bench.state().await;
     bench.listen_anew();
     let save = json!({ "key": "plan", "value": { "step": 1 }, "metadata": { "tag": "x" } });
-    bench.run(&format!("ask memory.save {save}")).await;
+    // Not waited for: what is told may come before the run's end, or after.
+    bench
+        .desk
+        .run_code(format!("ask memory.save {save}"))
+        .unwrap();
     let (info, totals) = bench
         .hear(|change| match change {
             Change::MemorySaved { info, totals } => Some((info.clone(), *totals)),
@@ -243,7 +247,10 @@ async fn saved_tools_are_listed_forgotten_and_brought_back() {
     let mut bench = Bench::open().await;
     let tool = json!({ "name": "twice", "source": "def twice(x): return 2 * x", "description": "Doubles.\nReally." });
     bench.listen_anew();
-    bench.run(&format!("ask saved_tools.save {tool}")).await;
+    bench
+        .desk
+        .run_code(format!("ask saved_tools.save {tool}"))
+        .unwrap();
     bench
         .hear(|change| {
             matches!(change, Change::SavedTools { totals } if totals.saved_tools == 1).then_some(())

@@ -4,6 +4,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
+use std::time::Duration;
 
 use runbridge_core::catalog::Offer;
 use serde_json::json;
@@ -12,7 +13,7 @@ use tokio::process::{Child, Command};
 
 use super::{bench, remote, without_token};
 use crate::sign_in::sign_in;
-use crate::upstream::Bench;
+use crate::upstream::{Bench, PATIENCE, call_as, person, text};
 
 const SDK_EXAMPLES: &str = "node_modules/@modelcontextprotocol/sdk/dist/esm/examples/server";
 const EVERYTHING: &str = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
@@ -112,6 +113,22 @@ async fn server_everything_over_streamable_http() {
     assert!(!resources.is_empty());
     let prompts = bench.catalog.offers("fake", Offer::Prompts).await.unwrap();
     assert!(!prompts.is_empty());
+    bench.catalog.shut_down().await;
+}
+
+#[tokio::test]
+async fn a_task_of_server_everything_asks_and_comes_to_its_end() {
+    let Some(npm) = npm("a_task_of_server_everything_asks_and_comes_to_its_end") else {
+        return;
+    };
+    let server = start(&npm, EVERYTHING, &["streamableHttp"]).await;
+    let bench = server.bench("/mcp").await;
+    let (ada, asked) = person("one", Duration::ZERO);
+    let topic = json!({ "topic": "tea", "ambiguous": true });
+    let called = call_as(&bench, ada, "simulate-research-query", topic, PATIENCE).await;
+    let report = text(&called.unwrap());
+    assert!(report.contains("Research Report: tea"), "{report}");
+    assert_eq!(asked.lock().unwrap().len(), 1);
     bench.catalog.shut_down().await;
 }
 

@@ -372,6 +372,7 @@ mod tests {
             input_schema: json!({"type": "object", "properties": properties}),
             output_schema: None,
             annotations: None,
+            needs_task: false,
         }
     }
 

@@ -536,6 +536,7 @@ mod tests {
             input_schema: input,
             output_schema: output,
             annotations: None,
+            needs_task: false,
         }
     }
 

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::entry::{Entry, Source};
+use super::entry::{Entry, Lent, Source};
 use super::expand::Scope;
 use super::fields::{self, Dialect, Refusal};
 use super::merge::Candidate;
@@ -189,6 +189,7 @@ impl Reading<'_, '_> {
                 tools_denied: fields.tools_denied,
                 start_ms_max: fields.start_ms_max,
                 call_ms_max: fields.call_ms_max,
+                lent: Lent::default(),
                 sources: vec![source],
             },
             cwd_assumed: fields.cwd_assumed,

@@ -26,8 +26,26 @@ pub struct Entry {
     pub start_ms_max: Option<u64>,
     /// Time allowed for one call, when the file says so.
     pub call_ms_max: Option<u64>,
+    /// What it gets when it asks for it.
+    #[serde(default, skip_serializing_if = "Lent::is_nothing")]
+    pub lent: Lent,
     /// Where it was found; the first is the one that won.
     pub sources: Vec<Source>,
+}
+
+/// What a server gets when it asks for it. The user's settings say so, and no file of a client does.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lent {
+    /// Folders that it is told of as roots.
+    pub roots: Vec<PathBuf>,
+    /// Its requests for a model's words (sampling) go to the client of the run.
+    pub sampling: bool,
+}
+
+impl Lent {
+    fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// How to reach a server.

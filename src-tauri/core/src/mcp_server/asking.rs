@@ -23,7 +23,7 @@ const KEY: &str = "question";
 pub(super) struct Answers {
     /// The run that waits.
     pub(super) run: String,
-    pub(super) answer: Result<Answer, String>,
+    pub(super) response: Value,
 }
 
 impl Answers {
@@ -39,8 +39,8 @@ impl Answers {
                 None,
             ));
         };
-        let answer = Answer::read(response);
-        Ok(Some(Self { run, answer }))
+        let response = response.clone();
+        Ok(Some(Self { run, response }))
     }
 }
 
@@ -52,9 +52,11 @@ pub(super) fn ask(
     window: &Arc<OpenQuestions>,
     run_id: String,
 ) -> Ask {
-    let offered = context
-        .client_capabilities()
-        .and_then(|client| client.elicitation);
+    let capabilities = context.client_capabilities().unwrap_or_default();
+    // By its name in the protocol: the type is on its way out of the library.
+    let has_model =
+        serde_json::to_value(&capabilities).is_ok_and(|all| all["sampling"].is_object());
+    let offered = capabilities.elicitation;
     let client = context.client_info().map(|info| info.name);
     let behind = Behind {
         run_id,
@@ -63,14 +65,17 @@ pub(super) fn ask(
     let in_window = window.of_run(behind);
     let window = Arc::clone(window);
     Arc::new(move |question| {
-        let shows = offered.as_ref().is_some_and(|shows| match question.asked {
+        let shows = match question.asked {
+            Asked::Model(_) => has_model,
             // Revisions that know but one kind name none.
-            Asked::Form(_) => shows.form.is_some() || shows.url.is_none(),
-            Asked::Page { .. } => shows.url.is_some(),
-        });
+            Asked::Form(_) => offered
+                .as_ref()
+                .is_some_and(|shows| shows.form.is_some() || shows.url.is_none()),
+            Asked::Page { .. } => offered.as_ref().is_some_and(|shows| shows.url.is_some()),
+        };
         if shows {
             in_client(question)
-        } else if window.are_seen() {
+        } else if window.are_seen() && !matches!(question.asked, Asked::Model(_)) {
             in_window(question)
         } else {
             let why = nobody_shows(client.as_deref(), &question.asked);
@@ -87,6 +92,8 @@ fn nobody_shows(client: Option<&str>, asked: &Asked) -> String {
     let what = match asked {
         Asked::Form(_) => "shows no questions of servers (elicitation)",
         Asked::Page { .. } => "opens no web pages for servers (elicitation by url)",
+        // A window has none either.
+        Asked::Model(_) => return format!("{client} lends servers no model (sampling)"),
     };
     format!("{client} {what}, and the Runbridge app, which does, is not running")
 }
@@ -102,7 +109,7 @@ pub(super) async fn in_client(
     peer: Peer<RoleServer>,
     question: &Question,
 ) -> Result<Answer, String> {
-    let request = CustomRequest::new("elicitation/create", Some(question.params()));
+    let request = CustomRequest::new(question.method(), Some(question.params()));
     let request = ServerRequest::CustomRequest(request);
     let failed = |error: String| format!("the client could not ask: {error}");
     let handle = peer
@@ -115,19 +122,19 @@ pub(super) async fn in_client(
         .map_err(|_| failed("it is gone".to_owned()))?
         .map_err(|error| failed(error.to_string()))?;
     let result = serde_json::to_value(result).map_err(|error| failed(error.to_string()))?;
-    Answer::read(&result)
+    Answer::read(&question.asked, &result)
 }
 
 /// The result that asks, and names the run that goes on with the answer.
-pub(super) fn as_result(question: &Question, run: &str) -> InputRequiredResult {
-    let request = json!({ "method": "elicitation/create", "params": with_mode(question) });
+pub(super) fn as_result(question: &Question, run: &str) -> Result<InputRequiredResult, String> {
+    let request = json!({ "method": question.method(), "params": with_mode(question) });
     let wanted = json!({
         "resultType": "input_required",
         "inputRequests": { KEY: request },
         "requestState": run,
     });
     serde_json::from_value(wanted)
-        .unwrap_or_else(|_| InputRequiredResult::from_request_state(run.to_owned()))
+        .map_err(|error| format!("it asks for something that the protocol does not have: {error}"))
 }
 
 fn with_mode(question: &Question) -> Value {

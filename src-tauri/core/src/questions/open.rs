@@ -136,6 +136,7 @@ impl OpenQuestions {
                 let shown = url.clone();
                 (QuestionWay::Page { url: shown, host }, Some(url))
             }
+            Asked::Model(_) => return Err("a window has no model to lend".to_owned()),
         };
         let mut inner = self.lock();
         if inner.open.len() >= OPEN_MAX {

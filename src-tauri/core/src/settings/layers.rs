@@ -5,13 +5,16 @@ use std::path::{Path, PathBuf};
 use super::limits::{self, Limit};
 use super::units::Unit;
 use super::{
-    Appearance, Backend, Engine, KEEP_RUNS_RANGE, Layer, LogLevel, OutputMode, ServerSettings,
-    Settings, SettingsFile, SettingsProblem,
+    Appearance, Backend, Engine, KEEP_RUNS_RANGE, Layer, LogLevel, OutputMode, Sampling,
+    ServerSettings, Settings, SettingsFile, SettingsProblem,
 };
 use crate::clients::parse::{Document, Kind, Value};
 use crate::paths::{Environment, Paths, under_home};
 use crate::secrets::Secret;
 use crate::sign_in::ClientSettings;
+
+/// Folders of one list.
+const FOLDERS_MAX: usize = 200;
 
 /// Bounds that may differ for one server.
 const SERVER_LIMITS: [&str; 4] = [
@@ -301,18 +304,42 @@ impl FileLayer<'_> {
             }
         }
         if let Some(projects) = root.get("projects") {
-            for folder in self.texts(projects, "projects") {
-                let path = under_home(&folder, self.home).unwrap_or_else(|| PathBuf::from(&folder));
-                if path.is_absolute() {
-                    self.loading.settings.projects.push(path);
-                } else {
-                    self.refuse(
-                        projects,
-                        &format!("`projects`: `{folder}` is not an absolute path"),
-                    );
-                }
+            self.loading.settings.projects = self.folders(projects, "projects");
+        }
+        if let Some(roots) = root.get("roots") {
+            self.loading.settings.roots = self.folders(roots, "roots");
+        }
+        self.choice(
+            root,
+            "",
+            "sampling",
+            Sampling::FORMS,
+            Sampling::read,
+            |settings| &mut settings.sampling,
+        );
+    }
+
+    /// Folders by absolute path, or below `~`.
+    fn folders(&mut self, value: &Value, key: &str) -> Vec<PathBuf> {
+        let mut folders = Vec::new();
+        for folder in self.texts(value, key) {
+            let path = under_home(&folder, self.home).unwrap_or_else(|| PathBuf::from(&folder));
+            if !path.is_absolute() {
+                self.refuse(
+                    value,
+                    &format!("`{key}`: `{folder}` is not an absolute path"),
+                );
+            } else if folders.len() < FOLDERS_MAX {
+                folders.push(path);
+            } else {
+                self.refuse(
+                    value,
+                    &format!("`{key}` names more than {FOLDERS_MAX} folders"),
+                );
+                break;
             }
         }
+        folders
     }
 
     fn activity(&mut self, root: &Value) {
@@ -391,6 +418,17 @@ impl FileLayer<'_> {
         }
         if let Some(sign_in) = value.get("sign_in") {
             server.sign_in = self.sign_in(&format!("servers.{name}.sign_in"), sign_in);
+        }
+        if let Some(roots) = value.get("roots") {
+            server.roots = Some(self.folders(roots, &format!("servers.{name}.roots")));
+        }
+        if let Some(sampling) = value.get("sampling") {
+            server.sampling = sampling.text().and_then(Sampling::read);
+            if server.sampling.is_none() {
+                let forms = Sampling::FORMS;
+                let message = format!("`servers.{name}.sampling` must be one of {forms}");
+                self.refuse(sampling, &message);
+            }
         }
         for member in value
             .get("limits")

@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 use super::lock;
+use crate::clients::entry::Lent;
 use crate::questions::{Ask, Question};
 
 /// While a question is open, how often it is looked whether it still is.
@@ -63,7 +64,7 @@ impl People {
     }
 
     /// Ask whoever it must be. Gives the result for the server, or in words why nobody was asked.
-    pub(super) async fn ask(&self, server: &str, params: &Value) -> Result<Value, String> {
+    pub(super) async fn ask(&self, question: Question) -> Result<Value, String> {
         let (person, clocks) = {
             let people = lock(&self.0.by_call);
             let runs: BTreeSet<&str> = people
@@ -89,7 +90,7 @@ impl People {
         // Its other calls may wait for the same answer.
         let _stopped: Vec<_> = clocks.iter().map(Clock::stop).collect();
         tokio::select! {
-            answer = ask(&person, server, params) => answer,
+            answer = ask(&person, question) => answer,
             () = self.has_left(&person.run) => {
                 Err("the call that it belongs to has ended".to_owned())
             }
@@ -114,9 +115,23 @@ impl People {
     }
 }
 
+/// What of a server's requests is a question to a person or their client; the inner error says in words
+/// why it is put to nobody.
+pub(super) fn question(
+    lent: &Lent,
+    server: &str,
+    method: &str,
+    params: &Value,
+) -> Option<Result<Question, String>> {
+    match method {
+        "elicitation/create" => Some(Question::read(server, params)),
+        "sampling/createMessage" if lent.sampling => Some(Question::of_model(server, params)),
+        _ => None,
+    }
+}
+
 /// Put one question to one person.
-pub(super) async fn ask(person: &Person, server: &str, params: &Value) -> Result<Value, String> {
-    let question = Question::read(server, params)?;
+pub(super) async fn ask(person: &Person, question: Question) -> Result<Value, String> {
     let asked = question.asked.clone();
     let answer = (person.ask)(question).await?;
     Ok(answer.result(&asked))

@@ -1,5 +1,7 @@
 //! One running server that has been greeted: calls and lists over it, until it ends.
 
+mod tasks;
+
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Weak};
@@ -24,16 +26,18 @@ use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
+use self::tasks::Task;
 use super::asking::{self, Clock, People, Person};
 use super::error::{UpstreamError, seconds};
 use super::http::ParamHeaders;
-use super::lifecycle::{Greeting, answer, capabilities, client_info};
+use super::lifecycle::{Era, Greeting, answer, capabilities, client_info};
 use super::link::Link;
 use super::log::{self, Log, LogReader, Reading, ServerLog};
 use super::stdio::ProcessHandle;
 use super::tools::{TOOLS_MAX, ToolList};
 use super::wire::raw_result;
 use super::{EXIT_STATUS, lock};
+use crate::clients::entry::Lent;
 
 /// Pages of one `tools/list`.
 const PAGES_MAX: usize = 1_000;
@@ -61,6 +65,7 @@ const LIST: Duration = Duration::from_secs(30);
 /// A live connection. Dropping it stops the server in the background.
 pub(crate) struct Connection {
     server: String,
+    lent: Arc<Lent>,
     service: RunningService<RoleClient, Face>,
     link: Link,
     greeting: Greeting,
@@ -124,6 +129,8 @@ type Listeners = Arc<Mutex<HashMap<ProgressToken, Progress>>>;
 /// Our side of the protocol: what servers may ask of us.
 struct Face {
     server: String,
+    era: Era,
+    lent: Arc<Lent>,
     tools_changed: Arc<Notify>,
     listeners: Listeners,
     people: People,
@@ -148,7 +155,7 @@ impl ClientHandler for Face {
     fn get_info(&self) -> ClientConfig {
         let mut info = ClientConfig::default();
         info.client_info = client_info();
-        info.capabilities = capabilities();
+        info.capabilities = capabilities(&self.lent, self.era);
         info
     }
 
@@ -157,15 +164,19 @@ impl ClientHandler for Face {
         request: CustomRequest,
         _context: RequestContext<RoleClient>,
     ) -> Result<CustomResult, ErrorData> {
-        if request.method == "elicitation/create" {
-            let params = request.params.unwrap_or_default();
-            let answer = self.people.ask(&self.server, &params).await;
+        let params = request.params.unwrap_or_default();
+        if let Some(question) = asking::question(&self.lent, &self.server, &request.method, &params)
+        {
+            let answer = match question {
+                Ok(question) => self.people.ask(question).await,
+                Err(why) => Err(why),
+            };
             return answer.map(CustomResult).map_err(|why| {
                 let message = format!("Runbridge could not ask its user: {why}");
                 ErrorData::new(NOBODY_ASKED, message, None)
             });
         }
-        answer(&request.method).map(CustomResult)
+        answer(&self.lent, &request.method).map(CustomResult)
     }
 
     async fn on_tool_list_changed(&self, _context: NotificationContext<RoleClient>) {
@@ -219,14 +230,18 @@ impl Connection {
         transport: impl Transport<RoleClient> + 'static,
         link: Link,
         greeting: Greeting,
+        lent: &Lent,
         log: Arc<ServerLog>,
         on_tools: impl Fn(Arc<ToolList>) + Send + Sync + 'static,
     ) -> Arc<Self> {
         let tools_changed = Arc::new(Notify::new());
         let listeners = Listeners::default();
         let people = People::default();
+        let lent = Arc::new(lent.clone());
         let face = Face {
             server: server.clone(),
+            era: greeting.era,
+            lent: Arc::clone(&lent),
             tools_changed: Arc::clone(&tools_changed),
             listeners: Arc::clone(&listeners),
             people: people.clone(),
@@ -256,6 +271,7 @@ impl Connection {
             }
             Self {
                 server,
+                lent,
                 service,
                 link,
                 greeting,
@@ -494,6 +510,12 @@ impl Connection {
         let mut params = Map::with_capacity(2);
         params.insert("name".to_owned(), tool.into());
         params.insert("arguments".to_owned(), Value::Object(arguments));
+        let as_task = self.must_ask_for_task(tool);
+        if as_task {
+            // It need not keep the task for longer than we wait.
+            let task = json!({ "ttl": limit.as_millis() as u64 });
+            params.insert("task".to_owned(), task);
+        }
         let clock = Clock::new(limit);
         let _present = caller
             .person
@@ -512,6 +534,9 @@ impl Connection {
                     reading: reading.as_ref(),
                 };
                 let result = self.send(request, along).await?;
+                if let Some(task) = Task::begun(&result, as_task, self.may_make_tasks()) {
+                    return self.follow(task, &caller, reading.as_ref(), &clock).await;
+                }
                 let Some(wanted) = Wanted::read(&result) else {
                     return Ok(result);
                 };
@@ -552,14 +577,17 @@ impl Connection {
             let method = request.get("method").and_then(Value::as_str);
             let method = method.unwrap_or_default();
             let params = request.get("params").unwrap_or(&Value::Null);
-            let answer = if method == "elicitation/create" {
-                let _stopped = clock.stop();
-                match person {
-                    Some(person) => asking::ask(person, &self.server, params).await,
-                    None => Err("nobody who could be asked is behind this call".to_owned()),
+            let question = asking::question(&self.lent, &self.server, method, params);
+            let answer = match question {
+                Some(Ok(question)) => {
+                    let _stopped = clock.stop();
+                    match person {
+                        Some(person) => asking::ask(person, question).await,
+                        None => Err("nobody who could be asked is behind this call".to_owned()),
+                    }
                 }
-            } else {
-                answer(method).map_err(|error| error.message.into_owned())
+                Some(Err(why)) => Err(why),
+                None => answer(&self.lent, method).map_err(|error| error.message.into_owned()),
             };
             let answer = answer.map_err(|why| self.wants_too_much(&why))?;
             answers.insert(key.clone(), answer);

@@ -174,6 +174,8 @@ impl Outgoing {
             name: Option<Cow<'a, str>>,
             #[serde(borrow, default)]
             uri: Option<Cow<'a, str>>,
+            #[serde(borrow, default, rename = "taskId")]
+            task: Option<Cow<'a, str>>,
             #[serde(borrow, default, rename = "_meta")]
             meta: Option<Meta<'a>>,
         }
@@ -189,6 +191,7 @@ impl Outgoing {
         let name = match head.method.as_deref() {
             Some("tools/call" | "prompts/get") => params.name,
             Some("resources/read") => params.uri,
+            Some("tasks/get" | "tasks/update" | "tasks/cancel") => params.task,
             _ => None,
         };
         let (method, name) = (head.method.map(Cow::into_owned), name.map(Cow::into_owned));

@@ -15,13 +15,12 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use reqwest::Url;
 use rmcp::model::{
     ClientCapabilities, ClientJsonRpcMessage, ClientNotification, ClientRequest, ClientResult,
-    CustomRequest, CustomResult, ElicitationCapability, ErrorCode, ErrorData,
-    FormElicitationCapability, Implementation, InitializedNotification,
+    CustomRequest, CustomResult, ErrorCode, ErrorData, Implementation, InitializedNotification,
     InitializedNotificationMethod, ProtocolVersion, RequestId, RequestMetaObject,
     ServerCapabilities, ServerJsonRpcMessage, ServerPeerInfo, ServerRequest,
-    UrlElicitationCapability,
 };
 use rmcp::service::RoleClient;
 use rmcp::transport::Transport;
@@ -30,6 +29,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::wire::raw_result;
+use crate::clients::entry::Lent;
 
 /// How long a server may keep silent to `server/discover` before `initialize` is sent too.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -63,6 +63,10 @@ pub(crate) struct Greeting {
     pub(crate) tools_list_changed: bool,
     /// It logs over the protocol.
     pub(crate) logging: bool,
+    /// Calls may ask it for a task.
+    pub(crate) tasks: bool,
+    /// Its tasks can be cancelled.
+    pub(crate) task_cancel: bool,
     pub(crate) note: Option<String>,
 }
 
@@ -83,24 +87,36 @@ pub(crate) fn client_info() -> Implementation {
     Implementation::new("runbridge", env!("CARGO_PKG_VERSION"))
 }
 
-/// What servers may ask of us: questions to the user, as a form or on a web page.
-pub(crate) fn capabilities() -> ClientCapabilities {
-    let mut capabilities = ClientCapabilities::default();
-    capabilities.elicitation = Some(
-        ElicitationCapability::new()
-            .with_form(FormElicitationCapability::default())
-            .with_url(UrlElicitationCapability::default()),
-    );
-    capabilities
+/// What servers may ask of us: questions to the user, as a form or on a web page, and what the user
+/// lends them.
+pub(crate) fn capabilities(lent: &Lent, era: Era) -> ClientCapabilities {
+    // By their names in the protocol: the library is about to drop the types of roots and sampling.
+    let mut all = json!({ "elicitation": { "form": {}, "url": {} } });
+    if era == Era::Discover {
+        all["extensions"] = json!({ "io.modelcontextprotocol/tasks": {} });
+    }
+    if !lent.roots.is_empty() {
+        all["roots"] = json!({});
+    }
+    if lent.sampling {
+        all["sampling"] = json!({});
+    }
+    serde_json::from_value(all).unwrap_or_default()
 }
 
-/// Answer what a server asks of us that no person is needed for. Runbridge offers no sampling and has
-/// no folders to name; a server that asks is told at once, since an open question would block its call.
-/// A question to the user outside a call belongs to nobody.
-pub(crate) fn answer(method: &str) -> Result<Value, ErrorData> {
+/// Answer what a server asks of us that no person is needed for. A server that asks for what it is not
+/// lent is told at once, since an open question would block its call. A question to the user outside a
+/// call belongs to nobody.
+pub(crate) fn answer(lent: &Lent, method: &str) -> Result<Value, ErrorData> {
     match method {
         "ping" => Ok(json!({})),
-        "roots/list" => Ok(json!({ "roots": [] })),
+        "roots/list" => Ok(json!({ "roots": roots(lent) })),
+        "sampling/createMessage" => Err(ErrorData::new(
+            ErrorCode::METHOD_NOT_FOUND,
+            "Runbridge passes no request on to a model, since its user has not allowed that for this \
+             server (`sampling` in its settings)",
+            None,
+        )),
         "elicitation/create" => Ok(json!({ "action": "decline" })),
         _ => Err(ErrorData::new(
             ErrorCode::METHOD_NOT_FOUND,
@@ -108,6 +124,15 @@ pub(crate) fn answer(method: &str) -> Result<Value, ErrorData> {
             None,
         )),
     }
+}
+
+fn roots(lent: &Lent) -> Vec<Value> {
+    let roots = lent.roots.iter().filter_map(|folder| {
+        let uri = Url::from_file_path(folder).ok()?;
+        let name = folder.file_name().unwrap_or(folder.as_os_str());
+        Some(json!({ "uri": uri.as_str(), "name": name.to_string_lossy() }))
+    });
+    roots.collect()
 }
 
 /// A greeting that is only to show how the server answers.
@@ -129,9 +154,11 @@ pub(crate) fn question() -> bytes::Bytes {
 pub(crate) async fn greet<T: Transport<RoleClient>>(
     transport: &mut T,
     remembered: Option<Era>,
+    lent: &Lent,
 ) -> Result<Greeting, GreetError> {
     let mut exchange = Exchange {
         transport,
+        lent,
         sent: Vec::new(),
         answered: false,
     };
@@ -294,6 +321,7 @@ fn initialized(result: &Value) -> Greeting {
 }
 
 fn greeting(era: Era, version: ProtocolVersion, result: &Value, note: Option<String>) -> Greeting {
+    let offers = |path: &str| result.pointer(path).is_some_and(Value::is_object);
     let text = |path: &str| {
         result
             .pointer(path)
@@ -309,9 +337,10 @@ fn greeting(era: Era, version: ProtocolVersion, result: &Value, note: Option<Str
         instructions: text("/instructions"),
         tools_list_changed: result.pointer("/capabilities/tools/listChanged")
             == Some(&Value::Bool(true)),
-        logging: result
-            .pointer("/capabilities/logging")
-            .is_some_and(Value::is_object),
+        logging: offers("/capabilities/logging"),
+        tasks: offers("/capabilities/tasks/requests/tools/call"),
+        // The extension has it always.
+        task_cancel: era == Era::Discover || offers("/capabilities/tasks/cancel"),
         note,
     }
 }
@@ -328,6 +357,7 @@ fn initialized_notification() -> ClientJsonRpcMessage {
 /// The requests sent so far and the transport they went over.
 struct Exchange<'a, T> {
     transport: &'a mut T,
+    lent: &'a Lent,
     /// What was asked with the id `ID_BASE` + index.
     sent: Vec<Era>,
     /// Anything at all was answered.
@@ -361,7 +391,7 @@ impl<T: Transport<RoleClient>> Exchange<'_, T> {
                 "initialize",
                 Some(json!({
                     "protocolVersion": version.as_str(),
-                    "capabilities": capabilities(),
+                    "capabilities": capabilities(self.lent, era),
                     "clientInfo": client_info(),
                 })),
             ),
@@ -373,7 +403,7 @@ impl<T: Transport<RoleClient>> Exchange<'_, T> {
                 .insert(RequestMetaObject::with_client_context(
                     version,
                     client_info(),
-                    capabilities(),
+                    capabilities(self.lent, era),
                 ));
         }
         let id = ID_BASE + self.sent.len() as i64;
@@ -424,7 +454,7 @@ impl<T: Transport<RoleClient>> Exchange<'_, T> {
                 ServerJsonRpcMessage::Error(error) => (error.id, Err(error.error)),
                 ServerJsonRpcMessage::Request(request) => {
                     let method = method_of(&request.request);
-                    self.send(match answer(&method) {
+                    self.send(match answer(self.lent, &method) {
                         Ok(value) => ClientJsonRpcMessage::response(
                             ClientResult::CustomResult(CustomResult(value)),
                             request.id,

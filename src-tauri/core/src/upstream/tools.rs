@@ -36,6 +36,9 @@ pub struct Tool {
     /// Hints such as `readOnlyHint`.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub annotations: Option<Value>,
+    /// It can only be called as a task.
+    #[serde(skip_serializing_if = "std::ops::Not::not", default)]
+    pub needs_task: bool,
 }
 
 /// The tools of one server.
@@ -142,6 +145,10 @@ impl ToolList {
                 input_schema,
                 output_schema: object.remove("outputSchema").filter(Value::is_object),
                 annotations: object.remove("annotations").filter(Value::is_object),
+                needs_task: object
+                    .get("execution")
+                    .and_then(|execution| execution.get("taskSupport"))
+                    .is_some_and(|support| support == "required"),
                 name,
             });
         }

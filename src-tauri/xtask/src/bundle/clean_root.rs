@@ -10,7 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail, ensure};
 use runbridge_testkit::wait_for;
 
-use crate::engines;
+use crate::machine;
 use crate::shell::{run_quietly, say, target};
 
 /// The oldest Debian that has the webview.
@@ -33,6 +33,9 @@ const QUESTIONS: &str = concat!(
     "\n",
     r#"{"jsonrpc":"2.0","id":2,"method":"tools/list"}"#,
     "\n",
+    r#"{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"run_python","#,
+    r#""arguments":{"code":"print(6 * 7)","timeout":100}}}"#,
+    "\n",
 );
 
 /// Try the newest `.deb` below `bundle`.
@@ -42,8 +45,8 @@ pub(super) fn try_newest(bundle: &Path) -> anyhow::Result<()> {
         ("Xvfb", "xvfb"),
         ("xdotool", "xdotool"),
     ] {
-        if !engines::on_path(program) {
-            engines::install(&[package])?;
+        if !machine::on_path(program) {
+            machine::install(&[package])?;
         }
     }
     let package = newest(&bundle.join("deb"))?;
@@ -198,7 +201,8 @@ fn started(root: &Path) -> anyhow::Result<()> {
     let mut client = command(
         root,
         "1000:1000",
-        "exec \"$HOME/.local/share/runbridge/bin/runbridge\"",
+        // The first run waits until the built-in Python is compiled for this machine.
+        "exec timeout 300 \"$HOME/.local/share/runbridge/bin/runbridge\"",
     )
     .stdin(Stdio::piped())
     .stdout(Stdio::piped())
@@ -208,8 +212,11 @@ fn started(root: &Path) -> anyhow::Result<()> {
     questions.write_all(QUESTIONS.as_bytes())?;
     let answers = client.stdout.take().context("the client has no stdout")?;
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(answers));
-    // A sidecar that hangs is ended by the test's own end; one that fails ends its stdout.
+    // A sidecar that hangs is ended; that ends its stdout, as its failure does.
     let answered = lines.any(|line| line.is_ok_and(|line| line.contains("run_python")));
+    let ran = lines
+        .map_while(Result::ok)
+        .find(|line| line.contains(r#""id":3"#));
     drop(questions);
     let output = client.wait_with_output()?;
     let said = String::from_utf8_lossy(&output.stderr);
@@ -222,6 +229,12 @@ fn started(root: &Path) -> anyhow::Result<()> {
         "the sidecar did not find the app: {said}"
     );
     say("a client at the registered path is served by it");
+    let ran = ran.unwrap_or_default();
+    ensure!(
+        ran.contains("42") && ran.contains("wasi"),
+        "no Python ran in the built-in sandbox: {ran}"
+    );
+    say("its Python runs in the built-in sandbox");
     Ok(())
 }
 

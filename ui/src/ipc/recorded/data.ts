@@ -169,7 +169,7 @@ export function sandbox(): SandboxStatus {
       { name: 'Docker', version: '29.1.0', socket: '/var/run/docker.sock', rootless: false, state: { type: 'stopped' }, inUse: false },
     ],
     imageState: { type: 'present', digest: 'sha256:5fe1c4d01b6a2f0e9d3a7f7c4a2d8b6b19f0', sizeBytes: 124 * MiB },
-    wasi: { type: 'ready', python: '3.14.0' },
+    wasi: { type: 'ready', python: '3.13.5' },
     python: '3.14.0',
     warnings: [],
   };

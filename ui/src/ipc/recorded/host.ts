@@ -83,6 +83,7 @@ class RecordedBridge implements Host {
       this.#state.sandbox.engines = [];
       this.#state.sandbox.imageState = { type: 'unknown' };
       this.#state.sandbox.state = { type: 'ready', kind: 'wasi', rootless: true };
+      this.#state.sandbox.python = '3.13.5';
     }
     if (scenario === 'error') this.#break();
     if (scenario === 'full' || scenario === 'many') this.#recordedRun(now);
@@ -343,7 +344,7 @@ class RecordedBridge implements Host {
   async #pretend(id: string, code: string): Promise<void> {
     await pause(60);
     if (/while True|sleep/.test(code)) return;
-    if (code.includes('sys.version.split')) this.#print(id, 'Python 3.14.0\n');
+    if (code.includes('sys.version.split')) this.#print(id, `Python ${this.#state.sandbox.python ?? ''}\n`);
     else if (code.includes('sys.version')) this.#print(id, '3.14.0 (main, Oct 7 2026, 09:34:21) [GCC 14.2.0]\n');
     if (code.includes('discovered_servers')) {
       const names = this.#state.servers.filter((it) => it.enabled).map((it) => it.name);
