@@ -221,6 +221,8 @@ def put_in_place():
         setattr(os, name, no_process)
     multiprocessing.process.BaseProcess.start = no_process
     multiprocessing.pool.Pool.__init__ = no_process
+    # Asked for when one is forgotten that was never made.
+    multiprocessing.pool.Pool._state = multiprocessing.pool.CLOSE
     process_pools.ProcessPoolExecutor.__init__ = no_process
     for name in SHARED:
         setattr(multiprocessing.context.BaseContext, name, no_process)
