@@ -358,7 +358,8 @@ export const words = {
     tokensLack: (amount: string): string =>
       `${plural(amount, 'server was', 'servers were')} never started, so the figures lack their tools.`,
     extension: 'Runbridge is installed as an extension',
-    extensionText: (name: string): string => `${name} starts it by itself. To disconnect it, remove the extension in the settings of ${name}.`,
+    extensionText: (name: string): string =>
+      `${name} starts it by itself. To disconnect it, remove the extension in the settings of ${name}.`,
     lost: 'Runbridge is gone from the file',
     lostText: (name: string): string => `${name} or another program rewrote it. Connect again to put the entry back.`,
     shadowed: 'The client reads another file now',
