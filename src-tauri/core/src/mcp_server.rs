@@ -368,13 +368,12 @@ impl ServerHandler for McpServer {
             client.map(|info| info.client_info.name.clone())
         });
         let patience = Arc::clone(self.bridge.patience());
-        let after = call.began.elapsed();
-        // What it learns is written to a file.
-        tokio::task::spawn_blocking(move || {
-            if let Some(client) = client {
-                patience.cancelled(&client, after, cancelled.reason.as_deref());
-            }
-        });
+        let after = call.ended.unwrap_or_else(Instant::now) - call.began;
+        let reason = cancelled.reason.as_deref();
+        // It counts for the very next call, whenever the file is written.
+        if client.is_some_and(|client| patience.cancelled(&client, after, reason)) {
+            tokio::task::spawn_blocking(move || patience.keep());
+        }
     }
 
     async fn list_resources(
@@ -469,7 +468,11 @@ impl Description {
     }
 }
 
-/// The calls that have not been answered: what a client teaches by cancelling one.
+/// How long a call that has ended is still known: it may end before the news that it was cancelled is
+/// heard here.
+const ENDED_KEPT: Duration = Duration::from_secs(10);
+
+/// The calls that have not been answered, or only just: what a client teaches by cancelling one.
 #[derive(Clone, Default)]
 struct Calls(Arc<Mutex<HashMap<RequestId, OpenCall>>>);
 
@@ -477,6 +480,7 @@ struct Calls(Arc<Mutex<HashMap<RequestId, OpenCall>>>);
 struct OpenCall {
     began: Instant,
     client: Option<String>,
+    ended: Option<Instant>,
 }
 
 impl Calls {
@@ -500,8 +504,12 @@ impl Call {
         let open = OpenCall {
             began: Instant::now(),
             client: context.client_info().map(|info| info.name),
+            ended: None,
         };
-        calls.lock().insert(context.id.clone(), open);
+        let mut known = calls.lock();
+        known.retain(|_, call| call.ended.is_none_or(|at| at.elapsed() < ENDED_KEPT));
+        known.insert(context.id.clone(), open);
+        drop(known);
         Self {
             calls: calls.clone(),
             id: context.id.clone(),
@@ -511,7 +519,9 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.calls.lock().remove(&self.id);
+        if let Some(call) = self.calls.lock().get_mut(&self.id) {
+            call.ended = Some(Instant::now());
+        }
     }
 }
 

@@ -51,6 +51,8 @@ pub(crate) struct Patience {
     file: PathBuf,
     /// Milliseconds by name; `None` until the file was read.
     lessons: Mutex<Option<BTreeMap<String, u64>>>,
+    /// Held while the file is written, so that the newest lessons are the last.
+    writing: Mutex<()>,
 }
 
 impl Patience {
@@ -59,6 +61,7 @@ impl Patience {
         Self {
             file,
             lessons: Mutex::default(),
+            writing: Mutex::default(),
         }
     }
 
@@ -76,29 +79,35 @@ impl Patience {
     }
 
     /// `client` cancelled a call that had taken so long, for the reason it gave: if that was its
-    /// clock and not its user, it is remembered. Writes a file, so it may block for a moment.
-    pub(crate) fn cancelled(&self, client: &str, after: Duration, reason: Option<&str>) {
+    /// clock and not its user, it counts from now on, and true is given, for [`Patience::keep`].
+    pub(crate) fn cancelled(&self, client: &str, after: Duration, reason: Option<&str>) -> bool {
         let Some(limit) = limit_behind(after, reason) else {
-            return;
+            return false;
         };
         if client.is_empty() || client.len() > NAME_BYTES_MAX || limit < LESSON_MIN {
-            return;
+            return false;
         }
-        let text = self.with_lessons(|lessons| {
+        self.with_lessons(|lessons| {
             if lessons.len() >= LESSONS_MAX && !lessons.contains_key(client) {
                 lessons.pop_first();
             }
             lessons.insert(client.to_owned(), limit.as_millis() as u64);
-            serde_json::to_string_pretty(lessons)
         });
         tracing::info!(
             "{client} gives a call up after {} s; longer runs will be answered before",
             limit.as_secs_f32()
         );
+        true
+    }
+
+    /// Writes what was learned to its file, so it may block for a moment.
+    pub(crate) fn keep(&self) {
+        let _one_at_a_time = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = self.with_lessons(|lessons| serde_json::to_string_pretty(lessons));
         if let Ok(text) = text
             && let Err(error) = write(&self.file, &text)
         {
-            tracing::debug!("cannot keep how long {client} waits: {error}");
+            tracing::debug!("cannot keep how long clients wait: {error}");
         }
     }
 
@@ -177,7 +186,7 @@ mod tests {
             Duration::from_millis(23_456),
             Some("user pressed stop"),
         );
-        patience.cancelled("c", Duration::from_millis(59_900), None);
+        assert!(!patience.cancelled("c", Duration::from_millis(59_900), None));
         assert_eq!(patience.of("c"), None);
         patience.cancelled("c", Duration::from_millis(60_200), None);
         assert_eq!(patience.of("c"), Some(seconds(54)));
@@ -191,7 +200,8 @@ mod tests {
     #[test]
     fn a_lesson_outlives_us_and_a_strange_file_teaches_nothing() {
         let (dir, patience) = fresh();
-        patience.cancelled("c", seconds(30), None);
+        assert!(patience.cancelled("c", seconds(30), None));
+        patience.keep();
         let file = dir.path().join("c/patience.json");
         assert_eq!(Patience::new(file.clone()).of("c"), Some(seconds(27)));
         for text in ["", "[1]", "{\"c\": -5}", "{\"c\": 3}"] {
