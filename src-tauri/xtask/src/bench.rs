@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     let http = build_http()?;
     let engines = engine::for_tests(&target().join("engines"))?;
     let builtin = Engine::builtin();
-    let repetitions = if arguments.quick { 3 } else { 15 };
+    let repetitions = if arguments.quick { 3 } else { 9 };
     let mut values: BTreeMap<(String, &'static str), Vec<f64>> = BTreeMap::new();
     let mut noise = Vec::new();
     for repetition in 1..=repetitions {
