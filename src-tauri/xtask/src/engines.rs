@@ -70,7 +70,7 @@ impl Drop for Engine {
                 .ok()
         };
         if let Some(pid) = self.left.pause_pid_file.as_ref().and_then(pid) {
-            signal("-KILL", pid);
+            signal("-KILL", &pid.to_string());
         }
         if let Some(mount) = &self.left.mount {
             let _ = Command::new("umount")
@@ -268,22 +268,21 @@ fn start(
 }
 
 fn end(service: &mut Child) {
-    signal("-TERM", service.id());
+    let pid = service.id().to_string();
+    signal("-TERM", &pid);
     let start = Instant::now();
-    while start.elapsed() < STOP_WITHIN {
-        if !matches!(service.try_wait(), Ok(None)) {
-            return;
-        }
+    while start.elapsed() < STOP_WITHIN && matches!(service.try_wait(), Ok(None)) {
         std::thread::sleep(Duration::from_millis(50));
     }
-    let _ = service.kill();
+    // Rootless Podman is two processes, of which the one that serves may outlive the other.
+    signal("-KILL", &format!("-{pid}"));
     let _ = service.wait();
 }
 
-fn signal(signal: &str, pid: u32) {
+/// `whom`: a process, or with a minus sign before it the group of one.
+fn signal(signal: &str, whom: &str) {
     let _ = Command::new("kill")
-        .arg(signal)
-        .arg(pid.to_string())
+        .args([signal, "--", whom])
         .stderr(Stdio::null())
         .status();
 }
