@@ -1,6 +1,5 @@
 //! A guest that is none of ours: what it sends costs the host neither its memory nor its wits.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,21 +13,10 @@ use runbridge_sandbox::{
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
+use crate::corpus::each;
+
 #[path = "../../src-tauri/sandbox/fuzz/src/guest.rs"]
 mod fuzzed;
-
-/// What the fuzzer has found worth keeping.
-fn each(target: &str, body: fn(&[u8])) {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("fuzz/corpus")
-        .join(target);
-    let mut count = 0;
-    for entry in std::fs::read_dir(&corpus).unwrap() {
-        body(&std::fs::read(entry.unwrap().path()).unwrap());
-        count += 1;
-    }
-    assert!(count > 0, "{} is empty", corpus.display());
-}
 
 #[test]
 fn what_the_fuzzer_kept_for_the_frames() {

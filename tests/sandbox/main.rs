@@ -10,6 +10,7 @@
     reason = "a test that cannot prepare has failed, and says where"
 )]
 
+mod corpus;
 mod engines;
 mod hardening;
 mod hostile;

@@ -96,24 +96,23 @@ fn run_case(name: &str, test: &str, case: fn(Engine)) {
     }
 }
 
+/// Make a test of a function in each of these sandboxes.
+macro_rules! in_sandboxes {
+    ($case:ident: $($test:ident = $sandbox:literal),*) => { $(
+        #[test]
+        fn $test() {
+            crate::run_case($sandbox, stringify!($case), super::$case);
+        }
+    )* };
+}
+use in_sandboxes;
+
 /// Make a test of each function on each kind of engine.
 macro_rules! on_every_engine {
     ($($case:ident),* $(,)?) => { $(
         mod $case {
-            #[test]
-            fn podman() {
-                crate::run_case("podman", stringify!($case), super::$case);
-            }
-
-            #[test]
-            fn docker() {
-                crate::run_case("docker", stringify!($case), super::$case);
-            }
-
-            #[test]
-            fn podman_rootless() {
-                crate::run_case("podman-rootless", stringify!($case), super::$case);
-            }
+            crate::in_sandboxes!($case: podman = "podman", docker = "docker",
+                podman_rootless = "podman-rootless");
         }
     )* };
 }
@@ -123,25 +122,8 @@ use on_every_engine;
 macro_rules! on_every_sandbox {
     ($($case:ident),* $(,)?) => { $(
         mod $case {
-            #[test]
-            fn podman() {
-                crate::run_case("podman", stringify!($case), super::$case);
-            }
-
-            #[test]
-            fn docker() {
-                crate::run_case("docker", stringify!($case), super::$case);
-            }
-
-            #[test]
-            fn podman_rootless() {
-                crate::run_case("podman-rootless", stringify!($case), super::$case);
-            }
-
-            #[test]
-            fn builtin() {
-                crate::run_case("builtin", stringify!($case), super::$case);
-            }
+            crate::in_sandboxes!($case: podman = "podman", docker = "docker",
+                podman_rootless = "podman-rootless", builtin = "builtin");
         }
     )* };
 }
@@ -163,10 +145,7 @@ macro_rules! on_both_kinds {
                 }
             }
 
-            #[test]
-            fn builtin() {
-                crate::run_case("builtin", stringify!($case), super::$case);
-            }
+            crate::in_sandboxes!($case: builtin = "builtin");
         }
     )* };
 }

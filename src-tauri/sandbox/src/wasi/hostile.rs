@@ -301,22 +301,13 @@ fn step(files: &mut Files, what: u8, choices: &mut Choices<'_>) -> Result<(), Re
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that cannot prepare has failed")]
+#[path = "../../../../tests/sandbox/corpus.rs"]
+mod corpus;
+
+#[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test that cannot prepare has failed")]
-
-    use std::path::Path;
-
-    fn each(target: &str, body: fn(&[u8])) {
-        let corpus = Path::new(env!("CARGO_MANIFEST_DIR"))
-            .join("fuzz/corpus")
-            .join(target);
-        let mut count = 0;
-        for entry in std::fs::read_dir(&corpus).unwrap() {
-            body(&std::fs::read(entry.unwrap().path()).unwrap());
-            count += 1;
-        }
-        assert!(count > 0, "{} is empty", corpus.display());
-    }
+    use super::corpus::each;
 
     #[test]
     fn what_the_fuzzer_kept_for_the_door() {
