@@ -7,6 +7,7 @@ mod dialogs;
 mod events;
 mod log_file;
 mod notify;
+#[cfg(target_os = "linux")]
 mod places;
 mod quit;
 mod served;

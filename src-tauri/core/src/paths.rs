@@ -53,7 +53,8 @@ impl Environment {
                 Some((text(name)?, text(value)?))
             }),
         );
-        environment.sidecar = std::env::current_exe().and_then(std::fs::canonicalize).ok();
+        // It goes into clients' files, so on Windows it is written as people do.
+        environment.sidecar = std::env::current_exe().and_then(dunce::canonicalize).ok();
         // A service manager may start us without it; the password database still knows.
         let home_name = if environment.os == Os::Windows {
             "USERPROFILE"

@@ -303,6 +303,15 @@ impl WorkerCommand {
             // A terminal's interrupt is for its host.
             command.process_group(0);
         }
+        #[cfg(windows)]
+        {
+            // Where it is, lest the folder that the host was started in cannot be removed.
+            if let Some(folder) = self.program.parent() {
+                command.current_dir(folder);
+            }
+            // A terminal of its own, which has no window and no interrupts.
+            command.creation_flags(windows_sys::Win32::System::Threading::CREATE_NO_WINDOW);
+        }
         command
             .spawn()
             .map_err(|error| format!("cannot start {}: {error}", self.program.display()))

@@ -273,7 +273,7 @@ pub fn stable_program(search: &Search<'_>, program: &Path) -> Result<PathBuf, Co
         .flat_map(std::env::split_paths)
         .filter(|folder| folder.is_absolute())
         .map(|folder| folder.join(name))
-        .find(|path| std::fs::canonicalize(path).is_ok_and(|path| path == program));
+        .find(|path| dunce::canonicalize(path).is_ok_and(|path| path == program));
     let program = linked.unwrap_or_else(|| program.to_owned());
     let text = program.to_string_lossy();
     if text.contains("/.mount_") || text.contains("/AppTranslocation/") {

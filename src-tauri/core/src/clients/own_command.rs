@@ -78,6 +78,12 @@ impl OwnCommand {
             // What it starts ends with it.
             command.process_group(0);
         }
+        #[cfg(windows)]
+        {
+            use std::os::windows::process::CommandExt;
+            // Otherwise a console window flashes up.
+            command.creation_flags(windows_sys::Win32::System::Threading::CREATE_NO_WINDOW);
+        }
         let mut child = command.spawn().map_err(|error| error.to_string())?;
         let deadline = Instant::now() + WITHIN;
         loop {

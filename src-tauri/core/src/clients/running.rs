@@ -92,8 +92,7 @@ fn listed(program: &str, arguments: &[&str]) -> Option<String> {
     {
         use std::os::windows::process::CommandExt;
         // Otherwise a console window flashes up.
-        const CREATE_NO_WINDOW: u32 = 0x0800_0000;
-        command.creation_flags(CREATE_NO_WINDOW);
+        command.creation_flags(windows_sys::Win32::System::Threading::CREATE_NO_WINDOW);
     }
     let mut child = command.spawn().ok()?;
     let stdout = child.stdout.take()?;

@@ -50,7 +50,7 @@ impl<'a> SelfEntries<'a> {
     pub(super) fn new(environment: &'a Environment, programs: &[PathBuf]) -> Self {
         let programs = programs
             .iter()
-            .map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()))
+            .map(|path| dunce::canonicalize(path).unwrap_or_else(|_| path.clone()))
             .collect();
         Self {
             environment,
@@ -218,7 +218,7 @@ impl<'a> SelfEntries<'a> {
     /// The file that a program's name stands for, links followed.
     fn resolve(&self, program: &str) -> Option<PathBuf> {
         if program.contains(['/', '\\']) {
-            return std::fs::canonicalize(program).ok();
+            return dunce::canonicalize(program).ok();
         }
         let suffixes: &[&str] = if self.environment.os() == Os::Windows {
             &["", ".exe", ".cmd", ".bat"]
@@ -232,7 +232,7 @@ impl<'a> SelfEntries<'a> {
                     .map(move |suffix| folder.join(format!("{program}{suffix}")))
             })
             .find(|path| path.is_file())
-            .and_then(|path| std::fs::canonicalize(path).ok())
+            .and_then(|path| dunce::canonicalize(path).ok())
     }
 }
 

@@ -167,7 +167,7 @@ impl Inner {
         let mut search = Search::new(self.bridge.paths(), &environment, &settings);
         let mut program = self.app.sidecar.clone();
         if program.as_os_str().is_empty() {
-            let this = std::env::current_exe().and_then(std::fs::canonicalize);
+            let this = std::env::current_exe().and_then(dunce::canonicalize);
             program = this.map_err(|error| super::errors::internal(error.to_string()))?;
         } else {
             search.own_programs.push(program.clone());

@@ -146,6 +146,8 @@ async fn output_until(
         .kill_on_drop(true);
     #[cfg(unix)]
     own_session(&mut command);
+    #[cfg(windows)]
+    command.creation_flags(windows_sys::Win32::System::Threading::CREATE_NO_WINDOW);
     let child = command
         .spawn()
         .map_err(|error| format!("cannot be started: {error}"))?;

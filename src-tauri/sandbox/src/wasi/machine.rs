@@ -199,7 +199,8 @@ pub(super) fn engine() -> Result<Engine, Error> {
         .memory_guaranteed_dense_image_size(IMAGE_BYTES_MAX)
         // Tables that only debuggers and backtraces read; half of the compiled code's size.
         .generate_address_map(false)
-        .native_unwind_info(false)
+        // Windows keeps its own account of each frame and wants it whole.
+        .native_unwind_info(cfg!(windows))
         .wasm_backtrace_max_frames(None);
     Engine::new(&config)
 }

@@ -194,7 +194,10 @@ impl Cache {
         let told = |error: io::Error| format!("{}: {error}", scratch.display());
         private_file(scratch).map_err(told)?;
         let sha256 = hash_of(scratch)?;
-        File::open(scratch)
+        // Windows flushes only for those who may write.
+        File::options()
+            .write(true)
+            .open(scratch)
             .and_then(|file| file.sync_all())
             .map_err(told)?;
         let code = self.code();

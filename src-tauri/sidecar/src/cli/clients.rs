@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use clap::Args;
 use runbridge_core::clients::Search;
 use runbridge_core::clients::connect::{
@@ -46,10 +47,10 @@ pub(crate) fn with_connector<T>(
     let (settings, _) = Settings::load(&paths, &environment);
     let search = Search::new(&paths, &environment, &settings);
     let program = match program {
-        Some(program) => program.to_owned(),
-        None => std::fs::canonicalize(std::env::current_exe()?)?,
+        Some(program) => program,
+        None => own_program(&environment)?,
     };
-    let connector = Connector::new(&search, &program, Running::now());
+    let connector = Connector::new(&search, program, Running::now());
     act(&if drop_mark {
         connector.dropping_mark()
     } else {
@@ -63,8 +64,13 @@ pub(crate) fn this_program() -> anyhow::Result<PathBuf> {
     let paths = Paths::for_user(&environment)?;
     let settings = Settings::default();
     let search = Search::new(&paths, &environment, &settings);
-    let program = std::fs::canonicalize(std::env::current_exe()?)?;
-    Ok(stable_program(&search, &program)?)
+    Ok(stable_program(&search, own_program(&environment)?)?)
+}
+
+fn own_program(environment: &Environment) -> anyhow::Result<&Path> {
+    environment
+        .sidecar()
+        .context("the path of this program is unknown")
 }
 
 fn print(standing: &Standing) {

@@ -1,17 +1,17 @@
 //! Windows has no process groups that could be ended; `taskkill` walks the tree of children.
 
 use std::io;
+use std::os::windows::process::CommandExt as _;
 use std::path::Path;
 use std::process::ExitStatus;
 
 use tokio::process::{Child, Command};
+use windows_sys::Win32::System::Threading::CREATE_NO_WINDOW;
 
 /// Where programs are when nobody says.
 pub(super) const DEFAULT_PATH: &str = r"C:\Windows\System32;C:\Windows";
 
 /// No console window flashes up for a server.
-const CREATE_NO_WINDOW: u32 = 0x0800_0000;
-
 pub(super) fn prepare(command: &mut Command) {
     command.creation_flags(CREATE_NO_WINDOW);
 }
@@ -46,6 +46,7 @@ pub(super) fn terminate_group(pid: u32) {
 pub(super) fn kill_group(pid: u32) {
     let killed = std::process::Command::new("taskkill")
         .args(["/T", "/F", "/PID", &pid.to_string()])
+        .creation_flags(CREATE_NO_WINDOW)
         .output();
     if let Err(error) = killed {
         tracing::debug!(pid, %error, "a server's processes cannot be ended");

@@ -139,12 +139,16 @@ pub(super) async fn start_machine(
     progress(Progress::StartingEngine {
         engine: "podman machine".to_owned(),
     });
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(["machine", "start"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .kill_on_drop(true)
+        .kill_on_drop(true);
+    #[cfg(windows)]
+    command.creation_flags(windows_sys::Win32::System::Threading::CREATE_NO_WINDOW);
+    let mut child = command
         .spawn()
         .map_err(|error| format!("Podman machine: {error}"))?;
     match tokio::time::timeout(MACHINE_WITHIN, child.wait()).await {
@@ -198,12 +202,21 @@ impl PrivateDir {
         let mut random = [0; 6];
         getrandom::fill(&mut random).map_err(std::io::Error::other)?;
         let path = root.join(format!("runbridge-{}", hex(&random)));
-        let mut builder = std::fs::DirBuilder::new();
-        #[cfg(unix)]
-        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.create(&path)?;
+        create_private(&path)?;
         Ok(Self { path })
     }
+}
+
+#[cfg(unix)]
+fn create_private(folder: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::DirBuilderExt as _;
+    std::fs::DirBuilder::new().mode(0o700).create(folder)
+}
+
+/// Temporary folders of Windows are the user's alone by inheritance.
+#[cfg(not(unix))]
+fn create_private(folder: &Path) -> std::io::Result<()> {
+    std::fs::create_dir(folder)
 }
 
 impl Drop for PrivateDir {
