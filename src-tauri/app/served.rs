@@ -8,7 +8,6 @@ use anyhow::Context as _;
 use runbridge_core::bridge::{Bridge, Role};
 use runbridge_core::desk::{AppFacts, Desk};
 use runbridge_core::paths::{Environment, Paths};
-#[cfg(unix)]
 use runbridge_core::{listener::Listener, local_socket::Owner};
 
 use crate::sidecar_copy;
@@ -17,10 +16,8 @@ use crate::sidecar_copy;
 pub(crate) struct Served {
     desk: Desk,
     bridge: Arc<Bridge>,
-    #[cfg(unix)]
     listener: Mutex<Option<Listener>>,
     /// The right to be the app; given back last.
-    #[cfg(unix)]
     _owner: Owner,
 }
 
@@ -31,14 +28,12 @@ impl Served {
         paths: &Paths,
         app: &Path,
     ) -> anyhow::Result<Self> {
-        #[cfg(unix)]
         let owner = Owner::claim(paths)?;
         let sidecar = sidecar(app, paths);
         // The one that was installed with us: it works for the built-in sandbox, too.
         let environment = environment.with_sidecar(sidecar_copy::beside(app));
         give_python(&environment, paths);
         let bridge = Bridge::open(environment, Role::Serve)?;
-        #[cfg(unix)]
         let listener =
             Listener::open(Arc::clone(&bridge), &owner).context("clients cannot be let in")?;
         let desk = Desk::open(
@@ -51,9 +46,7 @@ impl Served {
         Ok(Self {
             desk,
             bridge,
-            #[cfg(unix)]
             listener: Mutex::new(Some(listener)),
-            #[cfg(unix)]
             _owner: owner,
         })
     }
@@ -66,16 +59,13 @@ impl Served {
     /// Let all clients go, then end everything that was started. Bounded in time; waits for it.
     pub(crate) fn shut_down(&self) {
         tauri::async_runtime::block_on(async {
-            #[cfg(unix)]
-            {
-                let listener = self
-                    .listener
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .take();
-                if let Some(listener) = listener {
-                    listener.shut_down().await;
-                }
+            let listener = self
+                .listener
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .take();
+            if let Some(listener) = listener {
+                listener.shut_down().await;
             }
             self.desk.shut_down().await;
             self.bridge.shut_down().await;

@@ -9,14 +9,13 @@
     reason = "a program of the tests; a panic is its way to say what went wrong"
 )]
 
-#[cfg(unix)]
+use runbridge_core::bridge::{Bridge, Role};
+use runbridge_core::listener::Listener;
+use runbridge_core::local_socket::Owner;
+use runbridge_core::paths::{Environment, Paths};
+
 #[tokio::main]
 async fn main() {
-    use runbridge_core::bridge::{Bridge, Role};
-    use runbridge_core::listener::Listener;
-    use runbridge_core::local_socket::Owner;
-    use runbridge_core::paths::{Environment, Paths};
-
     let environment = Environment::of_process();
     let owner = Owner::claim(&Paths::for_user(&environment).unwrap()).unwrap();
     let bridge = Bridge::open(environment, Role::Serve).unwrap();
@@ -36,6 +35,3 @@ async fn main() {
     bridge.shut_down().await;
     telling.abort();
 }
-
-#[cfg(not(unix))]
-fn main() {}

@@ -15,10 +15,8 @@ pub mod http_face;
 pub mod interpreters;
 pub mod late_runs;
 pub mod launch_env;
-#[cfg(unix)]
 pub mod listener;
 pub mod live_runs;
-#[cfg(unix)]
 pub mod local_socket;
 pub mod manual;
 pub mod mcp_server;

@@ -2,14 +2,11 @@
 //!
 //! Knows who is connected, not what they run. One task per client; none can hold up another.
 
-use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use rmcp::ServiceExt as _;
 use tokio::io::BufReader;
-use tokio::net::UnixStream;
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
@@ -17,7 +14,8 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use crate::bridge::{Bridge, ConnectedClient, Connection};
 use crate::http_face::HttpFace;
 use crate::local_socket::{
-    self, Bound, ClaimError, GREETING_WITHIN, Hello, Owner, Refusal, Served,
+    self, Bound, ClaimError, Cutter, GREETING_WITHIN, Hello, Owner, ReadHalf, Refusal, Served,
+    Stream, WriteHalf,
 };
 use crate::mcp_server::{self, McpServer};
 use crate::secrets::Secret;
@@ -111,14 +109,14 @@ fn served(face: &HttpFace) -> Served {
     }
 }
 
-async fn accept(bound: Bound, shared: Arc<Shared>, tasks: TaskTracker) {
+async fn accept(mut bound: Bound, shared: Arc<Shared>, tasks: TaskTracker) {
     let greetings = Arc::new(Semaphore::new(GREETINGS_MAX));
     loop {
         let Ok(place) = Arc::clone(&greetings).acquire_owned().await else {
             return;
         };
-        match bound.listener.accept().await {
-            Ok((stream, _)) => {
+        match bound.listening.accept().await {
+            Ok(stream) => {
                 let shared = Arc::clone(&shared);
                 tasks.spawn(async move {
                     let greeted = shared.greet(stream).await;
@@ -139,24 +137,23 @@ async fn accept(bound: Bound, shared: Arc<Shared>, tasks: TaskTracker) {
 /// A sidecar that may be served.
 struct Greeted {
     hello: Hello,
-    read: BufReader<OwnedReadHalf>,
-    write: OwnedWriteHalf,
-    socket: OwnedFd,
+    read: BufReader<ReadHalf>,
+    write: WriteHalf,
+    cutter: Cutter,
     /// It wants this and nothing else.
     face: Option<HttpFace>,
     _place: OwnedSemaphorePermit,
 }
 
 impl Shared {
-    async fn greet(&self, stream: UnixStream) -> Option<Greeted> {
+    async fn greet(&self, stream: Stream) -> Option<Greeted> {
         let greeting = async {
-            if !local_socket::is_own(&stream) {
+            if !stream.is_own() {
                 // Not even a reason: whoever it is has no business here.
                 tracing::warn!("a process of another user tried to connect");
                 return None;
             }
-            let socket = stream.as_fd().try_clone_to_owned().ok()?;
-            let (read, mut write) = stream.into_split();
+            let (read, mut write, cutter) = stream.into_parts().ok()?;
             let mut read = BufReader::new(read);
             let heard = local_socket::hear_hello(&mut read, &self.token).await;
             let heard = heard.and_then(|hello| {
@@ -186,7 +183,7 @@ impl Shared {
                 hello,
                 read,
                 write,
-                socket,
+                cutter,
                 face,
                 _place: place,
             })
@@ -211,7 +208,7 @@ impl Shared {
     }
 
     /// Serve over HTTP until the sidecar that asked for it has gone.
-    async fn hold(&self, face: HttpFace, mut read: BufReader<OwnedReadHalf>) {
+    async fn hold(&self, face: HttpFace, mut read: BufReader<ReadHalf>) {
         let mut nowhere = tokio::io::sink();
         tokio::select! {
             // It has nothing to say.
@@ -226,7 +223,7 @@ impl Shared {
             hello,
             read,
             write,
-            socket,
+            cutter,
             face,
             _place,
         } = greeted;
@@ -261,9 +258,7 @@ impl Shared {
             () = self.stop.cancelled() => {
                 // The sidecar shall see the end before the cancelled runs can answer: it tells its
                 // client to ask again, and no reply may say that the client cancelled.
-                if let Err(error) = rustix::net::shutdown(&socket, rustix::net::Shutdown::Both) {
-                    tracing::debug!("a client was gone already: {error}");
-                }
+                cutter.cut();
                 connection.close();
                 mcp.await;
             }
@@ -275,8 +270,8 @@ impl Shared {
 
     async fn speak(
         &self,
-        read: BufReader<OwnedReadHalf>,
-        write: OwnedWriteHalf,
+        read: BufReader<ReadHalf>,
+        write: WriteHalf,
         connection: &Arc<Connection>,
     ) {
         let server = McpServer::new(Arc::clone(&self.bridge), Arc::clone(connection));

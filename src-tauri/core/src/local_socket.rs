@@ -5,24 +5,29 @@
 //! Three things keep others out: the folder is the user's alone, the system tells each end whose
 //! process the other is, and a token from a file that only the user can read is shown first.
 
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::io::{AsyncWrite, BufReader};
-use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
-use tokio::net::{UnixListener, UnixStream};
 
 use crate::atomic::{self, Lock, LockError};
 use crate::paths::Paths;
 use crate::secrets::Secret;
 use crate::token;
+
+#[cfg(any(windows, test))]
+mod ending;
+#[cfg_attr(unix, path = "local_socket/unix.rs")]
+#[cfg_attr(windows, path = "local_socket/windows.rs")]
+mod os;
+
+pub(crate) use self::os::{Cutter, Listening, Stream};
+pub use self::os::{ReadHalf, WriteHalf};
 
 /// The form of the greeting. Another number means that the two ends come from versions which cannot
 /// talk; a new field does not need one.
@@ -35,17 +40,13 @@ const GREETING_BYTES_MAX: u64 = 32 * 1024;
 /// scheduler; a machine that is very busy takes seconds for that.
 pub const GREETING_WITHIN: Duration = Duration::from_secs(3);
 
-/// Longest path of a socket that every Unix takes: macOS has 104 bytes with the zero at the end.
-const SOCKET_PATH_BYTES_MAX: usize = 100;
-
 /// Where the pieces are.
 #[derive(Debug)]
 struct Places {
     /// The folder of lock and token.
     folder: PathBuf,
-    /// The folder of the socket; another one if the path would be too long for a socket.
-    socket_folder: PathBuf,
-    socket: PathBuf,
+    /// The socket, as the system finds it.
+    address: PathBuf,
     token: PathBuf,
     lock: PathBuf,
 }
@@ -53,22 +54,11 @@ struct Places {
 impl Places {
     fn of(paths: &Paths) -> Self {
         let folder = paths.runtime.clone();
-        let near = folder.join("app.sock");
-        let (socket_folder, socket) = if near.as_os_str().len() <= SOCKET_PATH_BYTES_MAX {
-            (folder.clone(), near)
-        } else {
-            let digest = Sha256::digest(folder.as_os_str().as_encoded_bytes());
-            let uid = own_uid();
-            let short = PathBuf::from(format!("/tmp/runbridge-{uid}"));
-            let name = format!("{}.sock", token::hex(&digest[..8]));
-            (short.clone(), short.join(name))
-        };
         Self {
+            address: os::address(&folder),
             token: folder.join("app.token"),
             lock: folder.join("app.lock"),
             folder,
-            socket_folder,
-            socket,
         }
     }
 }
@@ -89,10 +79,12 @@ pub enum ClaimError {
         folder: PathBuf,
     },
     /// Something else is where the socket should be.
-    #[error("`{}` is no socket; remove it", path.display())]
+    #[error("`{}` is in the way: {why}", path.display())]
     InTheWay {
         /// The path.
         path: PathBuf,
+        /// What it is, and what to do.
+        why: &'static str,
     },
     /// The system refused.
     #[error("cannot {what} `{}`: {source}", path.display())]
@@ -104,6 +96,13 @@ pub enum ClaimError {
         /// What the system said.
         source: io::Error,
     },
+}
+
+impl ClaimError {
+    fn io(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {
+        let path = path.to_owned();
+        move |source| Self::Io { what, path, source }
+    }
 }
 
 /// The right to be the one app of this user, held by a lock of the system: a crash gives it back.
@@ -120,77 +119,50 @@ impl Owner {
     /// Become the owner, unless another process is. Keep the value for as long as the bridge lives.
     pub fn claim(paths: &Paths) -> Result<Self, ClaimError> {
         let places = Places::of(paths);
-        for folder in [&places.folder, &places.socket_folder] {
-            make_private(folder)?;
-        }
-        let lock = match Lock::take(&places.lock, Duration::ZERO) {
-            Ok(lock) => lock,
-            Err(LockError::Busy { path, .. }) => return Err(ClaimError::Taken { lock: path }),
-            Err(LockError::Io { path, source }) => {
-                return Err(ClaimError::Io {
-                    what: "lock",
-                    path,
-                    source,
-                });
-            }
-        };
+        os::prepare(&places.folder, &places.address)?;
+        let lock = Lock::take(&places.lock, Duration::ZERO).map_err(|error| match error {
+            LockError::Busy { path, .. } => ClaimError::Taken { lock: path },
+            LockError::Io { path, source } => ClaimError::io("lock", &path)(source),
+        })?;
         Ok(Self(Arc::new(Claim {
             places,
             _lock: lock,
         })))
     }
 
-    /// Listen. What a crashed app left in the way is removed, which only the holder of the lock may.
+    /// Listen. What a crashed app left in the way is removed.
     pub(crate) fn bind(&self) -> Result<Bound, ClaimError> {
         let places = &self.0.places;
-        let failed = |what, path: &Path| {
-            let path = path.to_owned();
-            move |source| ClaimError::Io { what, path, source }
-        };
-        match fs::symlink_metadata(&places.socket) {
-            Ok(found) if found.file_type().is_socket() => {
-                fs::remove_file(&places.socket).map_err(failed("remove", &places.socket))?;
-            }
-            Ok(_) => {
-                return Err(ClaimError::InTheWay {
-                    path: places.socket.clone(),
-                });
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(source) => return Err(failed("look at", &places.socket)(source)),
-        }
-        let token = token::fresh().map_err(failed("make a token for", &places.socket))?;
+        os::clear(&places.address)?;
+        let token = token::fresh().map_err(ClaimError::io("make a token for", &places.address))?;
         // The token first: who finds the socket may look for it at once.
         atomic::write(&places.token, token.expose().as_bytes())
-            .map_err(failed("write", &places.token))?;
-        let listener =
-            UnixListener::bind(&places.socket).map_err(failed("listen on", &places.socket))?;
-        let bound = Bound {
-            listener,
+            .map_err(ClaimError::io("write", &places.token))?;
+        Ok(Bound {
+            listening: Listening::at(&places.address)?,
             token,
             owner: self.clone(),
-        };
-        fs::set_permissions(&places.socket, Permissions::from_mode(0o600))
-            .map_err(failed("protect", &places.socket))?;
-        Ok(bound)
+        })
     }
 }
 
-/// The socket of the owner; its files go with it.
+/// The socket of the owner, and the token that opens it; their files go with it.
 pub(crate) struct Bound {
-    pub(crate) listener: UnixListener,
+    pub(crate) listening: Listening,
     pub(crate) token: Secret,
     owner: Owner,
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        let places = &self.owner.0.places;
-        for path in [&places.socket, &places.token] {
-            if let Err(error) = fs::remove_file(path) {
-                tracing::warn!("cannot remove `{}`: {error}", path.display());
-            }
-        }
+        remove(&self.owner.0.places.token);
+    }
+}
+
+/// Remove a file that is not needed any more.
+fn remove(path: &Path) {
+    if let Err(error) = fs::remove_file(path) {
+        tracing::warn!("cannot remove `{}`: {error}", path.display());
     }
 }
 
@@ -316,9 +288,9 @@ pub(crate) async fn say_welcome(
 #[derive(Debug)]
 pub struct AppStream {
     /// From the app.
-    pub read: BufReader<OwnedReadHalf>,
+    pub read: BufReader<ReadHalf>,
     /// To the app.
-    pub write: OwnedWriteHalf,
+    pub write: WriteHalf,
     /// The app's version.
     pub version: String,
     /// Where it serves HTTP, if that was asked for and it can.
@@ -369,13 +341,13 @@ async fn greet(places: &Places, hello: &Hello) -> Result<AppStream, ConnectError
     };
     // Small, ours and local: not worth a thread of the runtime.
     let token = fs::read_to_string(&places.token).map_err(absent)?;
-    let stream = UnixStream::connect(&places.socket).await.map_err(absent)?;
-    if !is_own(&stream) {
+    let stream = Stream::connect(&places.address).await.map_err(absent)?;
+    if !stream.is_own() {
         return Err(ConnectError::NotOurs {
-            path: places.socket.clone(),
+            path: places.address.clone(),
         });
     }
-    let (read, mut write) = stream.into_split();
+    let (read, mut write, _) = stream.into_parts()?;
     let mut read = BufReader::new(read);
     let line = HelloLine {
         runbridge: FORMAT,
@@ -403,34 +375,6 @@ async fn greet(places: &Places, hello: &Hello) -> Result<AppStream, ConnectError
     }
 }
 
-/// Whether the process at the other end belongs to our user. When in doubt it does not.
-pub(crate) fn is_own(stream: &UnixStream) -> bool {
-    stream.peer_cred().is_ok_and(|peer| peer.uid() == own_uid())
-}
-
-fn own_uid() -> u32 {
-    rustix::process::geteuid().as_raw()
-}
-
-/// Have a folder that only this user may enter.
-fn make_private(folder: &Path) -> Result<(), ClaimError> {
-    let failed = |what| {
-        let path = folder.to_owned();
-        move |source| ClaimError::Io { what, path, source }
-    };
-    atomic::create_folder(folder).map_err(failed("create"))?;
-    let found = fs::symlink_metadata(folder).map_err(failed("look at"))?;
-    if !found.is_dir() || found.uid() != own_uid() {
-        return Err(ClaimError::NotOurs {
-            folder: folder.to_owned(),
-        });
-    }
-    if found.mode() & 0o077 != 0 {
-        fs::set_permissions(folder, Permissions::from_mode(0o700)).map_err(failed("protect"))?;
-    }
-    Ok(())
-}
-
 async fn read_greeting(stream: &mut (impl AsyncBufRead + Unpin)) -> io::Result<Vec<u8>> {
     let mut line = Vec::new();
     stream
@@ -454,40 +398,4 @@ async fn write_greeting(
     let mut bytes = serde_json::to_vec(line)?;
     bytes.push(b'\n');
     stream.write_all(&bytes).await
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a failed assumption fails the test")]
-
-    use super::*;
-
-    #[test]
-    fn a_long_path_gets_a_short_socket_that_is_its_own() {
-        let long = |name: &str| Paths::under(&Path::new("/").join("long".repeat(40)).join(name));
-        let (one, other) = (Places::of(&long("one")), Places::of(&long("other")));
-        for places in [&one, &other] {
-            assert!(places.socket.as_os_str().len() <= SOCKET_PATH_BYTES_MAX);
-            assert_eq!(
-                places.lock.parent(),
-                Some(&*places.folder),
-                "only the socket is elsewhere"
-            );
-        }
-        assert_ne!(one.socket, other.socket);
-        assert_eq!(one.socket, Places::of(&long("one")).socket);
-        let near = Places::of(&Paths::under(Path::new("/home/u")));
-        assert_eq!(near.socket_folder, near.folder);
-    }
-
-    #[test]
-    fn folders_of_others_and_links_are_not_taken() {
-        let dir = tempfile::tempdir().unwrap();
-        let elsewhere = dir.path().join("elsewhere");
-        fs::create_dir(&elsewhere).unwrap();
-        let link = dir.path().join("link");
-        std::os::unix::fs::symlink(&elsewhere, &link).unwrap();
-        let error = make_private(&link).unwrap_err();
-        assert!(matches!(error, ClaimError::NotOurs { .. }), "{error}");
-    }
 }

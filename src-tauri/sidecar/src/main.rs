@@ -4,7 +4,6 @@
 //! With [`WORKER`] it holds one guest of the built-in sandbox, for a bridge that started it.
 
 mod cli;
-#[cfg(unix)]
 mod relay;
 mod serve;
 mod style;

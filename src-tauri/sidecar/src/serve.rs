@@ -2,11 +2,12 @@
 //! to the app if one runs, else with a bridge of our own. Or, where a person asks for it, over HTTP.
 
 use std::io::IsTerminal as _;
-#[cfg(unix)]
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use crate::relay;
+use crate::style;
 use anyhow::Context as _;
 use rmcp::ServiceExt as _;
 use runbridge_core::bridge::{Bridge, Connection, Role};
@@ -17,14 +18,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::runtime::Runtime;
 use tokio::signal;
 
-#[cfg(unix)]
-use crate::relay;
-use crate::style;
-
 /// Serve until the client has gone or a signal asks us to end; then end all that was started.
 pub(crate) fn stdio() -> anyhow::Result<ExitCode> {
     let environment = Environment::of_process();
-    #[cfg(unix)]
     if let Some(app) = relay::App::of(&environment) {
         // Relaying is waiting for two streams in turn; threads would only cost memory.
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -57,7 +53,6 @@ pub(crate) async fn http(port: u16) -> anyhow::Result<ExitCode> {
     let environment = Environment::of_process();
     // One wait for both: a signal between them would be heard by neither.
     let mut asked = std::pin::pin!(asked_to_end());
-    #[cfg(unix)]
     let Some(port) = http_by_app(&environment, port, asked.as_mut()).await else {
         return Ok(ExitCode::SUCCESS);
     };
@@ -77,7 +72,6 @@ pub(crate) async fn http(port: u16) -> anyhow::Result<ExitCode> {
 }
 
 /// Have the app serve HTTP while it runs. Gives the port to serve at without it; `None`: we are to end.
-#[cfg(unix)]
 async fn http_by_app(
     environment: &Environment,
     port: u16,
@@ -190,8 +184,6 @@ async fn serve(
         tracing::info!("{error:#}");
     }
 }
-
-#[cfg(unix)]
 async fn relayed(app: &relay::App, link: relay::Link, environment: &Environment) {
     let mut own = None;
     tokio::select! {
@@ -206,7 +198,6 @@ async fn relayed(app: &relay::App, link: relay::Link, environment: &Environment)
 }
 
 /// A client may set variables for its bridge; the app's bridge does not have them.
-#[cfg(unix)]
 fn tell_of_unused_settings(environment: &Environment) {
     let unused: Vec<&str> = environment
         .variables()
@@ -222,14 +213,11 @@ fn tell_of_unused_settings(environment: &Environment) {
 }
 
 /// The bridge that a relay opens when the app stays away, on threads of its own.
-#[cfg(unix)]
 pub(crate) struct OwnBridge {
     runtime: Runtime,
     bridge: Arc<Bridge>,
     connection: Arc<Connection>,
 }
-
-#[cfg(unix)]
 impl OwnBridge {
     /// Bytes under way between relay and bridge.
     const PIPE_BYTES: usize = 64 * 1024;
@@ -298,8 +286,17 @@ async fn asked_to_end() {
             _ = signal::ctrl_c() => {}
         }
     }
-    #[cfg(not(unix))]
-    if signal::ctrl_c().await.is_err() {
-        std::future::pending().await
+    #[cfg(windows)]
+    {
+        let (Ok(mut stop), Ok(mut close)) =
+            (signal::windows::ctrl_break(), signal::windows::ctrl_close())
+        else {
+            return std::future::pending().await;
+        };
+        tokio::select! {
+            _ = stop.recv() => {}
+            _ = close.recv() => {}
+            _ = signal::ctrl_c() => {}
+        }
     }
 }
