@@ -120,6 +120,13 @@ impl Pages {
     }
 
     /// Find the pages to keep; whether all others are zero.
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(
+            clippy::unused_self,
+            reason = "no other system tells which were written"
+        )
+    )]
     fn changed(&mut self, memory: &[u8], numbers: &mut Vec<u32>) -> bool {
         #[cfg(target_os = "linux")]
         {
