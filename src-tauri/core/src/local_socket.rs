@@ -21,6 +21,10 @@ use crate::secrets::Secret;
 use crate::token;
 
 #[cfg(any(windows, test))]
+#[cfg_attr(
+    not(windows),
+    expect(unreachable_pub, reason = "only the ends of pipes are given away")
+)]
 mod ending;
 #[cfg_attr(unix, path = "local_socket/unix.rs")]
 #[cfg_attr(windows, path = "local_socket/windows.rs")]

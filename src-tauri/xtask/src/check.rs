@@ -25,6 +25,7 @@ pub(crate) fn clippy() -> anyhow::Result<()> {
 }
 
 /// The same for the embedded backend, by itself: it has wasmtime compiled.
+#[cfg(unix)]
 pub(crate) fn clippy_embedded() -> anyhow::Result<()> {
     say("cargo clippy of the embedded backend");
     clippy_of(&["--package", "runbridge-sandbox", "--features", "wasi"])

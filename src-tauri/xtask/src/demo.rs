@@ -2,6 +2,7 @@
 //! real servers, and the Python shown here finds them, calls them together, computes and remembers.
 //! It fails when a reply is not what it should be.
 
+use std::io::IsTerminal as _;
 use std::path::Path;
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::engine;
 use crate::guest;
 use crate::setup;
-use crate::shell::{build_sidecar, coloured, target};
+use crate::shell::{build_sidecar, target};
 use crate::tokens;
 
 /// Options of `cargo xtask demo`.
@@ -286,6 +287,11 @@ impl Show {
             text.to_owned()
         }
     }
+}
+
+/// Whether stdout is a terminal that wants colours.
+fn coloured() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
 }
 
 fn milliseconds(time: Duration) -> String {

@@ -62,6 +62,12 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<PathBuf> {
     Ok(result)
 }
 
+/// The C compiler that it is built with; it compiles for other systems, too.
+#[cfg(target_os = "linux")]
+pub(crate) fn compiler() -> anyhow::Result<PathBuf> {
+    build::zig(&shell::target().join("guest"))
+}
+
 /// Build what `root` does not have yet.
 fn build_in(root: &Path) -> anyhow::Result<PathBuf> {
     let recipe = shell::root().join("src-tauri/sandbox/guest-build");

@@ -14,6 +14,8 @@ mod bundle;
 mod check;
 #[cfg(unix)]
 mod conformance;
+#[cfg(target_os = "linux")]
+mod cross;
 #[cfg(unix)]
 mod demo;
 #[cfg(unix)]
@@ -83,6 +85,9 @@ enum Command {
     Conformance,
     /// Pack the sidecar for Claude Desktop to install by itself.
     Mcpb(mcpb::Arguments),
+    /// Compile the product for Windows and macOS, without linking or running it.
+    #[cfg(target_os = "linux")]
+    Cross(cross::Arguments),
     /// Write the window's types from the core's.
     Bindings(bindings::Arguments),
     /// Write the list of licences that the window shows.
@@ -121,6 +126,8 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments),
         #[cfg(unix)]
         Command::Conformance => conformance::run_command(),
+        #[cfg(target_os = "linux")]
+        Command::Cross(arguments) => cross::run_command(&arguments),
         Command::Mcpb(arguments) => mcpb::run(&arguments),
         Command::Bindings(arguments) => bindings::run(&arguments),
         Command::Licences(arguments) => licences::run(&arguments),

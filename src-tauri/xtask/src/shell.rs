@@ -64,12 +64,6 @@ pub(crate) fn which(program: &str) -> Option<PathBuf> {
         .find(|file| file.is_file())
 }
 
-/// Whether stdout is a terminal that wants colours.
-pub(crate) fn coloured() -> bool {
-    use std::io::IsTerminal as _;
-    std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none()
-}
-
 /// Build the sidecar and give its path.
 pub(crate) fn build_sidecar(release: bool) -> anyhow::Result<PathBuf> {
     build_program("runbridge", "runbridge", release)

@@ -29,6 +29,9 @@ const TARGET_FLAGS: [&str; 6] = [
     "-DSOCK_RAW=3",
 ];
 
+/// The compiler, in the folder that its wheel is unpacked into.
+const ZIG: &str = "ziglang/zig";
+
 /// To be changed with what [`build_libraries`] and [`cross`] do, so that it is done anew.
 const CROSS_RECIPE: &str = "1";
 
@@ -42,9 +45,6 @@ const EXTRA_LIBRARIES: [&str; 3] = [
 /// The folder with `python.wasm` (not yet started), `python.zip` and `LICENSES.txt`.
 pub(super) fn python(root: &Path, recipe: &Path) -> anyhow::Result<PathBuf> {
     fs::create_dir_all(root)?;
-    let zig_inputs = pins::ZIG_WHEELS
-        .iter()
-        .fold(Inputs::new("zig"), |inputs, hash| inputs.text(hash));
     let library_inputs = pins::LIBRARIES
         .iter()
         .fold(Inputs::new("libraries"), |inputs, library| {
@@ -67,7 +67,7 @@ pub(super) fn python(root: &Path, recipe: &Path) -> anyhow::Result<PathBuf> {
     };
     fetch::tools()?;
     announce(root);
-    let zig = stage::run(root, zig_inputs, fetch::zig)?;
+    let zig = zig_folder(root)?;
     let source = source(root)?;
     let libraries = stage::run(root, library_inputs, fetch::libraries)?;
     let native = stage::run(root, native_inputs, |out| native(&source, out))?;
@@ -90,6 +90,20 @@ pub(super) fn python(root: &Path, recipe: &Path) -> anyhow::Result<PathBuf> {
         pack(&native, &source, &packages, recipe, out)?;
         licences(&source, &libraries, &packages, out)
     })
+}
+
+/// The C compiler.
+#[cfg(target_os = "linux")]
+pub(super) fn zig(root: &Path) -> anyhow::Result<PathBuf> {
+    fetch::tools()?;
+    Ok(zig_folder(root)?.join(ZIG))
+}
+
+fn zig_folder(root: &Path) -> anyhow::Result<PathBuf> {
+    let inputs = pins::ZIG_WHEELS
+        .iter()
+        .fold(Inputs::new("zig"), |inputs, hash| inputs.text(hash));
+    stage::run(root, inputs, fetch::zig)
 }
 
 /// The folder with CPython's source, mended where this compiler needs it.
@@ -156,7 +170,7 @@ impl Compiler {
     fn new(zig: &Path, root: &Path, out: &Path) -> anyhow::Result<Self> {
         let bin = out.join("bin");
         fs::create_dir_all(&bin)?;
-        let zig = zig.join("ziglang/zig");
+        let zig = zig.join(ZIG);
         let script = |name: &str, words: &str| -> anyhow::Result<()> {
             let path = bin.join(name);
             fs::write(
