@@ -23,7 +23,7 @@ struct Arrow {
 const ARROWS: &[Arrow] = &[
     Arrow {
         package: "runbridge-sandbox",
-        never: &["runbridge-core", "rmcp", "keyring-core", "tauri", "wry"],
+        never: &["runbridge-core", "rmcp", "keyring", "tauri", "wry"],
         why: "the sandbox knows neither MCP, secrets nor settings",
     },
     Arrow {
@@ -93,7 +93,7 @@ const WORDS: &[Word] = &[
     },
     Word {
         folder: "src-tauri/core/src",
-        words: &["keyring_core", "keyring_store", "secret_service"],
+        words: &["use keyring::", "secret_service"],
         allowed: &["secrets/keyring.rs"],
         why: "only secrets/keyring.rs talks to the keyring",
     },
@@ -336,7 +336,7 @@ mod tests {
         let metadata = serde_json::json!({
             "packages": [
                 { "id": "s", "name": "runbridge-sandbox" }, { "id": "m", "name": "middle" },
-                { "id": "r", "name": "rmcp" }, { "id": "k", "name": "keyring-core" },
+                { "id": "r", "name": "rmcp" }, { "id": "k", "name": "keyring" },
             ],
             "resolve": { "nodes": [
                 { "id": "s", "deps": [

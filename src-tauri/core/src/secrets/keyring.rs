@@ -9,7 +9,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use keyring_core::{CredentialStore, Error};
+use keyring::{Entry, Error};
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
 
@@ -123,10 +123,7 @@ impl Keyring {
 
     /// Get the key, made now if there never was one.
     fn look(&self) -> Outcome {
-        let store = open()?;
-        let entry = store
-            .build(SERVICE, &self.account, None)
-            .map_err(|error| in_words(&error))?;
+        let entry = item(&self.account)?;
         let get = || match entry.get_password() {
             Ok(text) => Key::from_text(&text)
                 .map(Some)
@@ -166,13 +163,16 @@ fn absent(environment: &Environment) -> Option<String> {
     })
 }
 
-#[cfg(target_os = "linux")]
-fn open() -> Result<Arc<CredentialStore>, String> {
+/// Our item. `keyring` opens the system's store once per process and remembers a failure, so it is not
+/// called before it is known that one would open.
+fn item(account: &str) -> Result<Entry, String> {
+    #[cfg(target_os = "linux")]
     check_unlocked()?;
-    let store = zbus_secret_service_keyring_store::Store::new();
-    store
-        .map(|store| store as Arc<CredentialStore>)
-        .map_err(|error| in_words(&error))
+    let entry = Entry::new(SERVICE, account);
+    entry.map_err(|error| match (error, Entry::store_status()) {
+        (Error::NoDefaultStore, Err(reason)) => in_words(reason),
+        (error, _) => in_words(&error),
+    })
 }
 
 /// The store unlocks by asking the user, so it is not called while that would be needed.
@@ -199,27 +199,6 @@ fn check_unlocked() -> Result<(), String> {
         );
     }
     Ok(())
-}
-
-#[cfg(target_os = "macos")]
-fn open() -> Result<Arc<CredentialStore>, String> {
-    let store = apple_native_keyring_store::keychain::Store::new();
-    store
-        .map(|store| store as Arc<CredentialStore>)
-        .map_err(|error| in_words(&error))
-}
-
-#[cfg(windows)]
-fn open() -> Result<Arc<CredentialStore>, String> {
-    let store = windows_native_keyring_store::Store::new();
-    store
-        .map(|store| store as Arc<CredentialStore>)
-        .map_err(|error| in_words(&error))
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "macos", windows)))]
-fn open() -> Result<Arc<CredentialStore>, String> {
-    Err("this system has none that Runbridge knows".to_owned())
 }
 
 fn in_words(error: &Error) -> String {
