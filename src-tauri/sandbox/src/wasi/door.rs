@@ -61,7 +61,13 @@ pub(super) trait Output: Send + Sync {
 
 pub(super) struct Door {
     state: Mutex<State>,
-    changed: Condvar,
+    // One for each of those who wait, for a wake-up that is not needed costs a call more than its work:
+    // the guest, for frames and interrupts;
+    for_guest: Condvar,
+    // the watch, for another time to look at;
+    for_watch: Condvar,
+    // whoever has more than fits, for room.
+    room: Condvar,
     output: Box<dyn Output>,
     grace: Duration,
     /// Makes a busy guest look at [`Door::pending`].
@@ -112,7 +118,9 @@ impl Door {
     ) -> Self {
         Self {
             state: Mutex::default(),
-            changed: Condvar::new(),
+            for_guest: Condvar::new(),
+            for_watch: Condvar::new(),
+            room: Condvar::new(),
             output,
             grace,
             nudge,
@@ -140,10 +148,10 @@ impl Door {
             }
             _ => state.push(frame),
         }
-        self.changed.notify_all();
+        self.for_guest.notify_one();
         while state.inbox_bytes > INBOX_BYTES_MAX {
             state = self
-                .changed
+                .room
                 .wait(state)
                 .unwrap_or_else(PoisonError::into_inner);
         }
@@ -175,7 +183,8 @@ impl Door {
         state.interrupt = true;
         state.again_at = Some(now + AGAIN);
         state.stop_at = Some(now + self.grace);
-        self.changed.notify_all();
+        self.for_guest.notify_one();
+        self.for_watch.notify_one();
         (self.nudge)();
         self.flush(state)
     }
@@ -205,14 +214,17 @@ impl Door {
                 state.stop = true;
             }
             if again || stop {
-                self.changed.notify_all();
+                self.for_guest.notify_one();
                 (self.nudge)();
             }
             let next = [state.again_at, state.stop_at, state.printed.send_at];
             state = match next.into_iter().flatten().min() {
-                Some(at) => self.wait(state, at.saturating_duration_since(Instant::now())),
+                Some(at) => {
+                    let left = at.saturating_duration_since(Instant::now());
+                    wait(&self.for_watch, state, left)
+                }
                 None => self
-                    .changed
+                    .for_watch
                     .wait(state)
                     .unwrap_or_else(PoisonError::into_inner),
             };
@@ -226,7 +238,7 @@ impl Door {
         let mut state = self.state();
         while state.inbox.is_empty() {
             let Some(left) = left(until) else { break };
-            state = self.wait(state, left);
+            state = wait(&self.for_guest, state, left);
         }
         state.in_turn = true;
     }
@@ -277,7 +289,7 @@ impl Door {
             let Some(left) = left(until) else {
                 return Woken::Timeout;
             };
-            state = self.wait(state, left);
+            state = wait(&self.for_guest, state, left);
         }
     }
 
@@ -290,7 +302,7 @@ impl Door {
             state.active = Some(frame.id);
             state.last = frame.id;
         }
-        self.changed.notify_all();
+        self.room.notify_all();
         Some(frame)
     }
 
@@ -299,7 +311,7 @@ impl Door {
         let mut state = self.state();
         while !state.stop && !state.interrupt {
             let Some(left) = left(Some(until)) else { break };
-            state = self.wait(state, left);
+            state = wait(&self.for_guest, state, left);
         }
     }
 
@@ -356,7 +368,7 @@ impl Door {
         } else {
             if state.printed.bytes.is_empty() {
                 state.printed.send_at = Some(Instant::now() + LINGER);
-                self.changed.notify_all();
+                self.for_watch.notify_one();
             }
             state.printed.bytes.extend_from_slice(bytes);
         }
@@ -404,7 +416,7 @@ impl Door {
     fn flush<'a>(&'a self, mut state: MutexGuard<'a, State>) -> io::Result<()> {
         if state.sending {
             while state.sending && state.outbox.len() > OUTBOX_BYTES_MAX {
-                state = self.wait(state, Duration::from_secs(1));
+                state = wait(&self.room, state, Duration::from_secs(1));
             }
             return Ok(());
         }
@@ -421,14 +433,14 @@ impl Door {
             }
         }
         state.sending = false;
-        self.changed.notify_all();
+        self.room.notify_all();
         Ok(())
     }
+}
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>, left: Duration) -> MutexGuard<'a, State> {
-        let waited = self.changed.wait_timeout(state, left);
-        waited.unwrap_or_else(PoisonError::into_inner).0
-    }
+fn wait<'a>(on: &Condvar, state: MutexGuard<'a, State>, left: Duration) -> MutexGuard<'a, State> {
+    let waited = on.wait_timeout(state, left);
+    waited.unwrap_or_else(PoisonError::into_inner).0
 }
 
 impl State {
