@@ -362,11 +362,14 @@ impl Life {
         })
     }
 
-    /// Wait until the engine runs a spare container beside `taken` others, and a little longer for
-    /// Python in it. The built-in sandbox has none, but opens beside the first moments.
+    /// Wait until a spare waits beside `taken` other sandboxes, and a little longer for Python in it.
     fn spare_ready(&mut self, engine: &Engine, taken: usize) -> anyhow::Result<()> {
         if engine.is_builtin() {
-            std::thread::sleep(Duration::from_millis(200));
+            let ready = wait_for(Duration::from_secs(20), || {
+                (self.workers().len() > taken).then_some(())
+            });
+            ensure!(ready.is_some(), "no spare worker within 20 s");
+            std::thread::sleep(Duration::from_millis(300));
             return Ok(());
         }
         let ready = wait_for(Duration::from_secs(20), || {
@@ -405,24 +408,32 @@ impl Life {
     /// Memory in MiB that the process of an idle session shares with no other: the most of those
     /// there are, a spare among them.
     fn session_memory(&self) -> anyhow::Result<f64> {
-        let sidecar = format!("PPid:\t{}", self.client.pid());
         let mut most = 0.0_f64;
-        for entry in std::fs::read_dir("/proc")?.flatten() {
-            let read = |name: &str| std::fs::read_to_string(entry.path().join(name));
-            let (Ok(status), Ok(words)) = (read("status"), read("cmdline")) else {
-                continue;
-            };
-            if status.lines().any(|line| line == sidecar) && words.contains("__worker") {
-                let memory = read("smaps_rollup").unwrap_or_default();
-                let kib = memory
-                    .lines()
-                    .find_map(|line| line.strip_prefix("Private_Dirty:"))
-                    .and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
-                most = most.max(kib.unwrap_or_default() / 1024.0);
-            }
+        for worker in self.workers() {
+            let memory = std::fs::read_to_string(worker.join("smaps_rollup")).unwrap_or_default();
+            let kib = memory
+                .lines()
+                .find_map(|line| line.strip_prefix("Private_Dirty:"))
+                .and_then(|line| line.split_whitespace().next()?.parse::<f64>().ok());
+            most = most.max(kib.unwrap_or_default() / 1024.0);
         }
         ensure!(most > 0.0, "no session has a process");
         Ok(most)
+    }
+
+    /// The folders under `/proc` of the processes that hold its guests of the built-in sandbox.
+    fn workers(&self) -> Vec<PathBuf> {
+        let sidecar = format!("PPid:\t{}", self.client.pid());
+        let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+        processes
+            .map(|entry| entry.path())
+            .filter(|process| {
+                let read = |name: &str| std::fs::read_to_string(process.join(name));
+                let status = read("status").unwrap_or_default();
+                status.lines().any(|line| line == sidecar)
+                    && read("cmdline").is_ok_and(|words| words.contains("__worker"))
+            })
+            .collect()
     }
 
     fn number(&self, code: &str) -> anyhow::Result<f64> {
