@@ -19,6 +19,24 @@ async fn python_prints_and_gives_its_last_value() {
     assert_eq!(session.end().await.stderr_tail, "");
 }
 
+/// What a guest does to be quick at its first run is nothing that the run could see.
+#[tokio::test]
+async fn a_first_run_finds_a_guest_that_has_done_nothing() {
+    let mut session = Session::start().await;
+    // No event tells that a guest is ready beyond its greeting.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let ran = session
+        .run(
+            "import asyncio, linecache, sys\n\
+             files = [name for name in linecache.cache if name.startswith('<')]\n\
+             names = [name for name in globals() if name in ('_', 'tree', 'body')]\n\
+             (files, names, len(asyncio.all_tasks(asyncio.get_event_loop())), sys.exc_info())",
+        )
+        .await;
+    assert_eq!(ran.value(), "(['<run 1>'], [], 0, (None, None, None))");
+    assert_eq!((ran.stdout.as_str(), ran.notes()), ("", String::new()));
+}
+
 #[tokio::test]
 async fn variables_live_from_run_to_run() {
     let mut session = Session::start().await;

@@ -53,7 +53,9 @@ impl Checkpoint {
         if numbers.len() * PAGE_BYTES > bytes_max {
             return None;
         }
-        bytes.reserve_exact(numbers.len() * PAGE_BYTES);
+        // With room for what later runs write: memory that is not used costs nothing, and making a larger
+        // buffer costs a fault for each of its pages.
+        bytes.reserve(numbers.len() * PAGE_BYTES);
         for number in &numbers {
             bytes.extend_from_slice(page(*number));
         }
