@@ -12,7 +12,7 @@ use runbridge_core::api::{
     self, Backend, Client, ClientAction, ClientPlan, DiagnosticsFile, EngineChoice, Forgotten,
     ImportMode, ImportReport, Licence, Limit, MemoryInfo, MemoryItem, MemoryOrder, MemoryPage,
     NewServer, ParsedServers, Place, QuestionAnswer, RunCursor, RunDetail, RunFilter, RunPage,
-    SavedTool, ServerDetail, SettingsPatch, ToolDetail,
+    SavedTool, ServerDetail, ServerOutput, SettingsPatch, ToolDetail,
 };
 use runbridge_core::desk::Answer;
 use tauri::ipc::Invoke;
@@ -34,6 +34,8 @@ pub(crate) fn handler() -> impl Fn(Invoke) -> bool + Send + Sync + 'static {
         restart_server,
         sign_in_server,
         read_server,
+        read_server_output,
+        watch_server_output,
         read_tool,
         set_server_secret,
         parse_servers,
@@ -134,6 +136,17 @@ pub(crate) async fn sign_in_server(app: AppHandle, desk: Desk<'_>, server: Strin
 #[tauri::command]
 pub(crate) async fn read_server(desk: Desk<'_>, server: String) -> Answer<ServerDetail> {
     desk.desk().read_server(&server)
+}
+
+#[tauri::command]
+pub(crate) async fn read_server_output(desk: Desk<'_>, server: String) -> Answer<ServerOutput> {
+    desk.desk().read_server_output(&server)
+}
+
+#[tauri::command]
+pub(crate) async fn watch_server_output(desk: Desk<'_>, server: String, on: bool) -> Answer<()> {
+    desk.desk().watch_server_output(&server, on);
+    Ok(())
 }
 
 #[tauri::command]

@@ -90,7 +90,7 @@ fn run() -> anyhow::Result<()> {
                 WindowEvent::Destroyed => {
                     // Nobody looks any more.
                     if let Some(served) = app.try_state::<Served>() {
-                        served.desk().watch_interpreters(false);
+                        served.desk().look_away();
                     }
                     tray::redraw(app);
                 }

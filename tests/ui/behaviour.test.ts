@@ -203,6 +203,29 @@ test('Python is run in the window, and stopped', async () => {
   await accessible(page);
 });
 
+test('what a server writes and logs appears while it is looked at', async () => {
+  const page = await open({ view: 'servers', open: 'time' });
+  const says = (said: { stderr?: string; log?: string }) =>
+    page.evaluate((it) => (window as unknown as RecordedWindow).recorded.serverSays('time', it), said);
+  await says({ stderr: 'before anybody looked\n' });
+  await page.getByRole('tab', { name: 'Output' }).click();
+  await page.getByText('before anybody looked').waitFor();
+  await says({ stderr: 'a second line\n' });
+  await page.getByText('a second line').waitFor();
+  await says({ log: 'zones were read' });
+  await page.getByRole('group', { name: 'Log' }).getByText('info: zones were read').waitFor();
+  await accessible(page);
+  // The newest words stay in sight, unless somebody has scrolled back.
+  const shown = page.getByRole('group', { name: 'Output' });
+  const fromEnd = () => shown.evaluate((it) => Math.round(it.scrollHeight - it.clientHeight - it.scrollTop));
+  await says({ stderr: 'line\n'.repeat(200) });
+  await expect.poll(fromEnd).toBeLessThan(8);
+  await shown.evaluate((it) => (it.scrollTop = 0));
+  await says({ stderr: 'the newest\n' });
+  await page.getByText('the newest').waitFor();
+  expect(await shown.evaluate((it) => it.scrollTop)).toBe(0);
+});
+
 test('a run appears live, shows its calls, and moves to the past', async () => {
   const page = await open({ view: 'activity' });
   await page.getByText('44 runs on record').waitFor();

@@ -153,5 +153,6 @@ export interface Recorded {
   playRun(step: number): Promise<void>;
   asks(what: 'form' | 'confirm' | 'page'): void;
   serverBecomesReady(name: string): void;
+  serverSays(name: string, said: { stderr?: string; log?: string }): void;
   clientForgets(id: string): void;
 }

@@ -48,7 +48,7 @@ pub use sandbox::{
 };
 pub use server::{
     EntryProblem, NewServer, NewTransport, NewVariable, ParsedServers, Server, ServerDetail,
-    ServerState, SkippedEntry, Source, Tool, ToolDetail, Transport, Variable,
+    ServerOutput, ServerState, SkippedEntry, Source, Tool, ToolDetail, Transport, Variable,
 };
 pub use settings::{
     AppInfo, AppSettings, Appearance, DiagnosticsFile, Licence, Place, SecretStore,
@@ -171,6 +171,12 @@ pub enum Change {
     ServerRemoved {
         /// Its name.
         name: String,
+    },
+    /// A server wrote or logged something, which is read by `read_server_output`; told of the server that
+    /// a window asked for by `watch_server_output`, about fifteen times a second at most.
+    ServerOutput {
+        /// Its name.
+        server: String,
     },
     /// Files were read again.
     Entries {

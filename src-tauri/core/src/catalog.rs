@@ -24,7 +24,7 @@ use futures_util::future::join_all;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch};
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -538,6 +538,11 @@ impl Catalog {
     /// The last lines that a server logged over the protocol.
     pub fn log(&self, server: &str) -> Result<Vec<LogLine>, UpstreamError> {
         Ok(self.server(server)?.live.upstream.log())
+    }
+
+    /// Hear that a server writes to stderr or logs something, until its entry changes.
+    pub fn written(&self, server: &str) -> Result<watch::Receiver<()>, UpstreamError> {
+        Ok(self.server(server)?.live.upstream.written())
     }
 
     /// Stop a server and start it at once, whatever happened before.

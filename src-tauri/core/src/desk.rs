@@ -17,6 +17,7 @@ mod limits;
 mod measure;
 mod memory;
 mod new_servers;
+mod output;
 mod questions;
 mod runs;
 mod sandbox;
@@ -85,6 +86,8 @@ struct Inner {
     secret_store: Mutex<Option<SecretStore>>,
     forgotten: Mutex<Forgotten>,
     measuring: Mutex<Option<AbortOnDropHandle<()>>>,
+    /// The server whose words are told, if there is one.
+    reading_out: Mutex<Option<output::Watched>>,
     /// The one sign-in that goes on in a browser.
     signing_in: Mutex<Option<AbortOnDropHandle<()>>>,
     status: watch::Sender<BridgeStatus>,
@@ -128,6 +131,7 @@ impl Desk {
             secret_store: Mutex::default(),
             forgotten: Mutex::default(),
             measuring: Mutex::default(),
+            reading_out: Mutex::default(),
             signing_in: Mutex::default(),
             status: watch::Sender::new(BridgeStatus::default()),
             looker: bridge.open_questions().look(),
@@ -158,9 +162,15 @@ impl Desk {
         self.0.status.subscribe()
     }
 
+    /// No window shows anything any more: what was measured or told for it alone ends.
+    pub fn look_away(&self) {
+        lock(&self.0.measuring).take();
+        lock(&self.0.reading_out).take();
+    }
+
     /// End the window's own interpreter. The bridge is shut down by its owner.
     pub async fn shut_down(&self) {
-        lock(&self.0.measuring).take();
+        self.look_away();
         lock(&self.0.signing_in).take();
         self.0.bridge.disconnect(&self.0.own).await;
     }

@@ -20,7 +20,7 @@ use crate::interpreters::ConnectionId;
 use crate::timestamp::now_ms;
 
 /// Between two pieces of output that windows are told.
-const TELL_EVERY: Duration = Duration::from_millis(60);
+pub(crate) const TELL_EVERY: Duration = Duration::from_millis(60);
 
 /// What is kept of each stream of a run, and the most that one piece tells.
 const OUTPUT_BYTES_MAX: usize = 64 * 1024;

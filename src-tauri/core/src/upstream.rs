@@ -210,6 +210,8 @@ pub(crate) struct Upstream {
     era: Mutex<Option<Era>>,
     stderr: Mutex<Arc<StderrTail>>,
     log: Arc<ServerLog>,
+    /// Something was written or logged.
+    written: watch::Sender<()>,
     /// The process of a start that has not succeeded: it may still be there when the start is given
     /// up. The next start waits for its end, so that there is never a second copy.
     unready: Mutex<Option<ProcessHandle>>,
@@ -254,6 +256,7 @@ impl Upstream {
         era: Option<Era>,
         observer: Observer,
     ) -> Arc<Self> {
+        let written = watch::Sender::default();
         Arc::new(Self {
             entry,
             login_env,
@@ -262,8 +265,9 @@ impl Upstream {
             observer,
             state: Mutex::new(State::Stopped),
             era: Mutex::new(era),
-            stderr: Mutex::default(),
-            log: Arc::default(),
+            stderr: Mutex::new(Arc::new(StderrTail::new(written.clone()))),
+            log: Arc::new(ServerLog::new(written.clone())),
+            written,
             unready: Mutex::new(None),
             in_flight: AtomicUsize::new(0),
             used_at: Mutex::new(Instant::now()),
@@ -394,6 +398,11 @@ impl Upstream {
     /// The last lines that it logged over the protocol.
     pub(crate) fn log(&self) -> Vec<LogLine> {
         self.log.lines(&self.entry.name)
+    }
+
+    /// Hear that it writes to stderr or logs something, from now on.
+    pub(crate) fn written(&self) -> watch::Receiver<()> {
+        self.written.subscribe()
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -760,8 +769,9 @@ impl Upstream {
         let limit = self.start_limit(command);
         let mut era = self.era();
         loop {
-            let stderr = Arc::new(StderrTail::default());
+            let stderr = Arc::new(StderrTail::new(self.written.clone()));
             *lock(&self.stderr) = Arc::clone(&stderr);
+            self.written.send_replace(());
             let noise = Arc::new(Noise::default());
             let started = stdio::start(&program, Arc::clone(&stderr), Arc::clone(&noise));
             let started = started.await.map_err(|error| UpstreamError::Start {

@@ -497,13 +497,14 @@ async fn what_a_server_logs_of_a_run_is_on_record_with_it_and_without_secrets() 
         "{}",
         line.text
     );
-    let server = bench.desk.read_server("fake").unwrap();
+    let server = bench.desk.read_server_output("fake").unwrap();
     assert_eq!(server.log, run.log);
     // The bridge of tomorrow has the record alone.
     let home = bench.close().await;
     let bench = Bench::open_in(home, Vec::new()).await;
     let kept = bench.desk.read_run(run.run.id.clone()).await.unwrap();
     assert_eq!(kept.log, run.log);
-    assert!(bench.desk.read_server("fake").unwrap().log.is_empty());
+    let server = bench.desk.read_server_output("fake").unwrap();
+    assert!(server.log.is_empty());
     bench.close().await;
 }

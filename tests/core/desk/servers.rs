@@ -1,5 +1,7 @@
 //! Servers and their tools: seen, switched, restarted, added.
 
+use std::time::{Duration, Instant};
+
 use runbridge_core::api::{
     Change, ErrorCode, NewServer, NewTransport, NewVariable, SecretStoreKind, Server, ServerState,
     Transport,
@@ -61,7 +63,8 @@ async fn a_server_is_shown_with_its_process_and_tools() {
     assert!(shown.tokens > 16 * 10);
     assert_eq!(detail.tools[0].name, "echo");
     assert_eq!(detail.tools[0].summary, "Gives the text back");
-    assert_eq!(detail.stderr.trim(), "booted");
+    let output = bench.desk.read_server_output("fake").unwrap();
+    assert_eq!(output.stderr.trim(), "booted");
     let tool = bench.desk.read_tool("fake", "echo").unwrap();
     assert!(tool.signature.starts_with("echo(") && tool.input_schema.contains("\"text\""));
     assert_eq!(
@@ -72,9 +75,124 @@ async fn a_server_is_shown_with_its_process_and_tools() {
         bench.desk.read_server("nope").unwrap_err().code,
         ErrorCode::ServerNotFound
     );
+    assert_eq!(
+        bench.desk.read_server_output("nope").unwrap_err().code,
+        ErrorCode::ServerNotFound
+    );
     let pid = bench.server("fake").await.pid;
     bench.desk.restart_server("fake".to_owned()).await.unwrap();
     assert_ne!(bench.server("fake").await.pid, pid);
+    bench.close().await;
+}
+
+/// The server that wrote something.
+fn writer(change: &Change) -> Option<String> {
+    match change {
+        Change::ServerOutput { server } => Some(server.clone()),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn what_a_server_writes_and_logs_is_told_while_a_window_shows_it() {
+    let script = json!({ "logging": true });
+    let mut bench = Before::default()
+        .server("fake", &script)
+        .server("other", &script)
+        .open()
+        .await;
+    let log = |server: &str, text: &str| {
+        format!("call {server} log {{\"level\":\"info\",\"data\":\"{text}\"}}")
+    };
+    bench.listen_anew();
+    bench.run(&log("fake", "before")).await;
+    let untold = bench.hear_within(Duration::from_millis(300), writer).await;
+    assert_eq!(untold, None, "nobody looks");
+
+    // A window asks first and reads then; what came in between, and what comes later, it hears of.
+    bench.desk.watch_server_output("fake", true);
+    assert_eq!(bench.hear(writer).await, "fake");
+    for (script, shown) in [
+        (log("fake", "after"), "after"),
+        (
+            "call fake flood {\"bytes\":100}".to_owned(),
+            "the last line",
+        ),
+    ] {
+        bench.desk.run_code(script).unwrap();
+        loop {
+            assert_eq!(bench.hear(writer).await, "fake");
+            let output = bench.desk.read_server_output("fake").unwrap();
+            let logged = output.log.iter().map(|line| &line.text[..]);
+            if logged.chain(output.stderr.lines()).any(|it| it == shown) {
+                break;
+            }
+        }
+    }
+
+    // The window turns to another server; what ends the first look comes late.
+    bench.desk.watch_server_output("other", true);
+    bench.desk.watch_server_output("fake", false);
+    bench.run(&log("fake", "unseen")).await;
+    bench.listen_anew();
+    bench.run(&log("other", "seen")).await;
+    assert_eq!(bench.hear(writer).await, "other");
+    bench.desk.look_away();
+    bench.listen_anew();
+    bench.run(&log("other", "unseen")).await;
+    let untold = bench.hear_within(Duration::from_millis(300), writer).await;
+    assert_eq!(untold, None, "the window is gone");
+    bench.close().await;
+}
+
+#[tokio::test]
+async fn a_flood_of_lines_is_told_a_few_times_a_second() {
+    let script = json!({ "logging": true });
+    let mut bench = Before::default().server("fake", &script).open().await;
+    bench.desk.watch_server_output("fake", true);
+    bench.run("call fake echo {}").await;
+    bench.listen_anew();
+    let began = Instant::now();
+    let flood = "call fake log {\"level\":\"info\",\"data\":\"x\",\"times\":5000}";
+    let id = bench.desk.run_code(flood.to_owned()).unwrap();
+    let mut told = 0;
+    bench
+        .hear(|change| {
+            told += usize::from(writer(change).is_some());
+            match change {
+                Change::Run { run } if run.id == id && run.status.is_over() => Some(()),
+                _ => None,
+            }
+        })
+        .await;
+    let most = began.elapsed().as_millis() / 60 + 2;
+    assert!(told > 0 && told as u128 <= most, "{told}, at most {most}");
+    bench.close().await;
+}
+
+#[tokio::test]
+async fn a_server_whose_entry_changes_is_still_watched() {
+    let script = json!({ "logging": true });
+    let mut bench = Before::default().server("fake", &script).open().await;
+    bench.desk.watch_server_output("fake", true);
+    bench.run("call fake echo {}").await;
+    let file = bench.home.path().join("MCPs/servers.json");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let args = json!([json!({ "logging": true, "stderr": ["another"] }).to_string()]);
+    let mut entries: serde_json::Value = serde_json::from_str(&text).unwrap();
+    entries["mcpServers"]["fake"]["args"] = args;
+    write(&file, &entries.to_string());
+    bench
+        .hear(|change| (server("fake")(change)?.state == ServerState::Stopped).then_some(()))
+        .await;
+    bench.desk.run_code("call fake echo {}".to_owned()).unwrap();
+    loop {
+        assert_eq!(bench.hear(writer).await, "fake");
+        let output = bench.desk.read_server_output("fake").unwrap();
+        if output.stderr.trim() == "another" {
+            break;
+        }
+    }
     bench.close().await;
 }
 

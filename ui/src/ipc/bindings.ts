@@ -104,7 +104,9 @@ id: string, } | { "type": "server",
 /** The server. */
 server: Server, } | { "type": "server_removed",
 /** Its name. */
-name: string, } | { "type": "entries",
+name: string, } | { "type": "server_output",
+/** Its name. */
+server: string, } | { "type": "entries",
 /** Entries that could not be read. */
 problems: Array<EntryProblem>,
 /** Entries that were left out on purpose. */
@@ -822,8 +824,11 @@ variables: Array<Variable>,
 /** Working directory. */
 cwd: string | null,
 /** What the server says of its use. */
-instructions: string | null,
-/** The last of what it wrote to stderr. */
+instructions: string | null, };
+
+/** The last words of a server. */
+export type ServerOutput = {
+/** The end of what it wrote to stderr. */
 stderr: string,
 /** The last lines that it logged over the protocol. */
 log: Array<LogLine>, };
@@ -1011,8 +1016,12 @@ export interface Commands {
   restart_server: { arguments: { server: string }; result: null };
   /** Opens the sign-in page of a server in the user's browser. */
   sign_in_server: { arguments: { server: string }; result: null };
-  /** A server with its tools, variables and last words. */
+  /** A server with its tools and variables. */
   read_server: { arguments: { server: string }; result: ServerDetail };
+  /** The last words of a server. */
+  read_server_output: { arguments: { server: string }; result: ServerOutput };
+  /** Has a server's new words told as `server_output` changes, or no longer; one server at a time, and it ends with the window, too. */
+  watch_server_output: { arguments: { server: string; on: boolean }; result: null };
   /** A tool with its schema. */
   read_tool: { arguments: { server: string; tool: string }; result: ToolDetail };
   /** Gives a variable of a server a value, which goes to the secret store and never comes back. */

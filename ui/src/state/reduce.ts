@@ -50,8 +50,9 @@ export function reduce(state: State, change: Change): State {
       return { ...state, savings: change.savings };
     case 'seen':
       return { ...state, seen: change.seen };
-    // These concern only the view that shows the run, the interpreters or the clients.
+    // These concern only the view that shows the run, the server, the interpreters or the clients.
     case 'clients':
+    case 'server_output':
     case 'measured':
     case 'run_output':
     case 'call':

@@ -10,7 +10,7 @@ use super::{
     Backend, Client, ClientAction, ClientPlan, DiagnosticsFile, EngineChoice, Forgotten,
     ImportMode, ImportReport, Licence, Limit, MemoryInfo, MemoryItem, MemoryOrder, MemoryPage,
     NewServer, ParsedServers, Place, QuestionAnswer, RunCursor, RunDetail, RunFilter, RunPage,
-    SavedTool, ServerDetail, SettingsPatch, State, ToolDetail,
+    SavedTool, ServerDetail, ServerOutput, SettingsPatch, State, ToolDetail,
 };
 
 macro_rules! commands {
@@ -46,8 +46,13 @@ commands! {
     restart_server { server: String } -> ();
     /// Opens the sign-in page of a server in the user's browser.
     sign_in_server { server: String } -> ();
-    /// A server with its tools, variables and last words.
+    /// A server with its tools and variables.
     read_server { server: String } -> ServerDetail;
+    /// The last words of a server.
+    read_server_output { server: String } -> ServerOutput;
+    /// Has a server's new words told as `server_output` changes, or no longer; one server at a time, and it
+    /// ends with the window, too.
+    watch_server_output { server: String, on: bool } -> ();
     /// A tool with its schema.
     read_tool { server: String, tool: String } -> ToolDetail;
     /// Gives a variable of a server a value, which goes to the secret store and never comes back.

@@ -123,7 +123,14 @@ pub struct ServerDetail {
     pub cwd: Option<String>,
     /// What the server says of its use.
     pub instructions: Option<String>,
-    /// The last of what it wrote to stderr.
+}
+
+/// The last words of a server.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "bindings", derive(ts_rs::TS))]
+pub struct ServerOutput {
+    /// The end of what it wrote to stderr.
     pub stderr: String,
     /// The last lines that it logged over the protocol.
     pub log: Vec<LogLine>,

@@ -9,7 +9,6 @@ use crate::api::{
     ApiError, ErrorCode, Server, ServerDetail, ServerState, Source, Tool, ToolDetail, Transport,
     Variable,
 };
-use crate::calls::redacted_line;
 use crate::catalog::{ServerStatus, ToolRef};
 use crate::clients::entry::{Entry, EntryTransport};
 use crate::redact::{self, Redactor};
@@ -97,7 +96,7 @@ impl Desk {
         Ok(url)
     }
 
-    /// A server with its tools, variables and last words.
+    /// A server with its tools and variables.
     pub fn read_server(&self, server: &str) -> Answer<ServerDetail> {
         let inner = &self.0;
         let entry = inner.entry(server)?;
@@ -112,7 +111,6 @@ impl Desk {
         let settings = inner.bridge.settings();
         let decided = settings.decided(&entry);
         let tools = catalog.all_tools(server).map_err(failed)?;
-        let log = catalog.log(server).map_err(failed)?;
         let redactor = inner.bridge.redactor();
         Ok(ServerDetail {
             tools: tools
@@ -122,11 +120,6 @@ impl Desk {
             variables: variables(&entry, &redactor),
             cwd: status.cwd.map(|cwd| cwd.display().to_string()),
             instructions: status.instructions.map(|text| inner.redacted(&text)),
-            stderr: inner.redacted(&catalog.stderr(server).map_err(failed)?),
-            log: log
-                .into_iter()
-                .map(|line| redacted_line(line, &redactor))
-                .collect(),
             server: shown,
         })
     }

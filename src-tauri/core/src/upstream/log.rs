@@ -12,6 +12,7 @@ use rmcp::model::{CustomNotification, RequestId, ServerJsonRpcMessage, ServerNot
 use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::lock;
@@ -147,8 +148,10 @@ pub(super) fn came_beside(message: &mut ServerJsonRpcMessage, id: &RequestId) {
 }
 
 /// The last lines of a server, also of its earlier processes.
-#[derive(Default)]
-pub(super) struct ServerLog(Mutex<Kept>);
+pub(super) struct ServerLog {
+    kept: Mutex<Kept>,
+    written: watch::Sender<()>,
+}
 
 struct Kept {
     lines: VecDeque<LogLine>,
@@ -172,16 +175,30 @@ impl Default for Kept {
 }
 
 impl ServerLog {
+    /// None yet; `written` is told of each that comes.
+    pub(super) fn new(written: watch::Sender<()>) -> Self {
+        Self {
+            kept: Mutex::default(),
+            written,
+        }
+    }
+
     /// The oldest first.
     pub(super) fn lines(&self, server: &str) -> Vec<LogLine> {
-        let kept = lock(&self.0);
+        let kept = lock(&self.kept);
         let gap = kept.gap(server);
         kept.lines.iter().cloned().chain(gap).collect()
     }
 
     /// Keep a line; gives what is new, which is nothing while they come too fast.
     fn take(&self, server: &str, said: &Said) -> Vec<LogLine> {
-        let mut kept = lock(&self.0);
+        let new = self.keep(server, said);
+        self.written.send_replace(());
+        new
+    }
+
+    fn keep(&self, server: &str, said: &Said) -> Vec<LogLine> {
+        let mut kept = lock(&self.kept);
         let now = Instant::now();
         let passed = now.duration_since(kept.refilled).as_secs_f64();
         kept.allowance = (kept.allowance + passed * PER_SECOND).min(BURST);
@@ -341,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_flood_is_counted_and_the_newest_lines_stay() {
-        let log = ServerLog::default();
+        let log = ServerLog::new(watch::Sender::default());
         let line = read(&format!(r#"{{"data":"{}"}}"#, "y".repeat(1_000)));
         for _ in 0..1_000 {
             log.take("s", &line);
@@ -355,7 +372,8 @@ mod tests {
 
     #[test]
     fn a_line_goes_to_the_call_that_it_is_about_or_to_no_run() {
-        let log = Log::new("s".to_owned(), Arc::default());
+        let kept = ServerLog::new(watch::Sender::default());
+        let log = Log::new("s".to_owned(), Arc::new(kept));
         let heard: Arc<Mutex<Vec<String>>> = Arc::default();
         let reader = |run: &str| {
             let (heard, name) = (Arc::clone(&heard), run.to_owned());

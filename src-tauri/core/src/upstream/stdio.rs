@@ -164,13 +164,24 @@ impl Noise {
 }
 
 /// The end of what a server wrote to stderr.
-#[derive(Debug, Default)]
-pub(crate) struct StderrTail(Mutex<VecDeque<u8>>);
+#[derive(Debug)]
+pub(crate) struct StderrTail {
+    kept: Mutex<VecDeque<u8>>,
+    written: watch::Sender<()>,
+}
 
 impl StderrTail {
+    /// Nothing yet; `written` is told when that changes.
+    pub(crate) fn new(written: watch::Sender<()>) -> Self {
+        Self {
+            kept: Mutex::default(),
+            written,
+        }
+    }
+
     /// All that was kept; bytes that are not UTF-8 are replaced.
     pub(crate) fn text(&self) -> String {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let (front, back) = kept.as_slices();
         String::from_utf8_lossy(&[front, back].concat()).into_owned()
     }
@@ -187,10 +198,12 @@ impl StderrTail {
 
     fn push(&self, bytes: &[u8]) {
         let bytes = &bytes[bytes.len().saturating_sub(STDERR_BYTES_MAX)..];
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         let surplus = (kept.len() + bytes.len()).saturating_sub(STDERR_BYTES_MAX);
         kept.drain(..surplus);
         kept.extend(bytes);
+        drop(kept);
+        self.written.send_replace(());
     }
 }
 

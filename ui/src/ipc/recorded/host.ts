@@ -26,7 +26,7 @@ import { afterwards, recordedClients, recordedPlan } from './clients';
 import { emptyState, fullState, limits, memoryItem, memoryItems, savedTools } from './data';
 import { recordedQuestions } from './questions';
 import { recordedRuns } from './runs';
-import { fromNew, recordedServers, toDetail, toToolDetail, type Recorded } from './servers';
+import { fromNew, recordedServers, toDetail, toOutput, toToolDetail, type Recorded } from './servers';
 
 type Scenario = 'full' | 'first-run' | 'empty' | 'many' | 'loading' | 'error' | 'failed';
 type Handlers = { [K in CommandName]: (args: Commands[K]['arguments']) => Commands[K]['result'] | Promise<Commands[K]['result']> };
@@ -60,6 +60,7 @@ class RecordedBridge implements Host {
   #live = new Map<string, RunDetail>();
   #forgotten = new Map<string, () => void>();
   #measuring: ReturnType<typeof setInterval> | null = null;
+  #watched: string | null = null;
   #nextRun = 100_000;
   #nextQuestion = 1;
   /** What was said to questions. */
@@ -157,6 +158,15 @@ class RecordedBridge implements Host {
       }
     };
     void loop();
+  }
+
+  /** A server writes to stderr, or logs. */
+  serverSays(name: string, said: { stderr?: string; log?: string }): void {
+    const it = this.#servers.get(name);
+    if (!it) return;
+    it.stderr += said.stderr ?? '';
+    if (said.log) it.log = [...it.log, { server: name, at: Date.now(), severity: 'info', logger: null, text: said.log }];
+    if (this.#watched === name) this.emit({ type: 'server_output', server: name });
   }
 
   serverBecomesReady(name: string): void {
@@ -473,6 +483,16 @@ class RecordedBridge implements Host {
       const it = this.#servers.get(server);
       if (!it) throw failure('server_not_found', `no server is named \`${server}\``);
       return toDetail(it);
+    },
+    read_server_output: ({ server }) => {
+      const it = this.#servers.get(server);
+      if (!it) throw failure('server_not_found', `no server is named \`${server}\``);
+      return toOutput(it);
+    },
+    watch_server_output: ({ server, on }) => {
+      if (on) this.#watched = server;
+      else if (this.#watched === server) this.#watched = null;
+      return null;
     },
     read_tool: ({ server, tool }) => {
       const it = this.#servers.get(server);

@@ -1,6 +1,6 @@
 // Recorded servers and tools.
 
-import type { NewServer, Server, ServerDetail, ServerState, Tool, ToolDetail, Variable } from '../bindings';
+import type { LogLine, NewServer, Server, ServerDetail, ServerOutput, ServerState, Tool, ToolDetail, Variable } from '../bindings';
 
 const MiB = 1024 * 1024;
 
@@ -9,6 +9,7 @@ interface Recorded {
   tools: Tool[];
   variables: Variable[];
   stderr: string;
+  log: LogLine[];
   instructions: string | null;
 }
 
@@ -243,6 +244,7 @@ function recorded(sketch: Sketch, now: number): Recorded {
     tools,
     variables: sketch.variables ?? [],
     stderr: sketch.stderr ?? '',
+    log: [],
     instructions: sketch.instructions ?? null,
     server: {
       name: sketch.name,
@@ -312,9 +314,11 @@ export function toDetail(it: Recorded): ServerDetail {
     variables: it.variables,
     cwd: null,
     instructions: it.instructions,
-    stderr: it.stderr,
-    log: [],
   };
+}
+
+export function toOutput(it: Recorded): ServerOutput {
+  return { stderr: it.stderr, log: it.log };
 }
 
 export function toToolDetail(it: Recorded, name: string): ToolDetail | null {
