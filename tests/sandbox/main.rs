@@ -16,4 +16,5 @@ mod hardening;
 mod hostile;
 mod lifecycle;
 mod limits;
+mod pulling;
 mod python;

@@ -18,6 +18,7 @@ mod http_face;
 mod limits;
 mod memory;
 mod patience;
+mod pulling;
 mod python;
 mod questions;
 mod real_clients;

@@ -135,6 +135,22 @@ impl Engine {
         self.request("DELETE", &format!("/v1.41/containers/{id}?force=true"));
     }
 
+    /// An image of it as an archive.
+    pub(crate) fn save(&self, image: &str) -> Vec<u8> {
+        self.request("GET", &format!("/v1.41/images/{image}/get"))
+    }
+
+    /// Whether it has an image.
+    pub fn has_image(&self, image: &str) -> bool {
+        let told = self.request("GET", &format!("/v1.41/images/{image}/json"));
+        serde_json::from_slice::<Value>(&told).is_ok_and(|told| told["Id"].is_string())
+    }
+
+    /// Remove an image with force.
+    pub fn remove_image(&self, image: &str) {
+        self.request("DELETE", &format!("/v1.41/images/{image}?force=true"));
+    }
+
     /// HTTP/1.0, so that the answer is whole when the connection ends.
     fn request(&self, method: &str, target: &str) -> Vec<u8> {
         let mut stream = UnixStream::connect(&self.socket)

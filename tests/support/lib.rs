@@ -14,6 +14,7 @@ mod fixture;
 mod home;
 mod leftovers;
 mod mcp;
+mod registry;
 mod reply;
 mod wire;
 
@@ -23,6 +24,7 @@ pub use fixture::{Bridge, BridgeOptions};
 pub use home::TempHome;
 pub use leftovers::Leftovers;
 pub use mcp::{Closed, Era, McpClient, Pending};
+pub use registry::{Gives, Registry, RegistryImage};
 pub use reply::{Reply, RequestError};
 pub use wire::{Side, WireCheck};
 

@@ -325,6 +325,13 @@ impl McpClient {
         })
     }
 
+    /// Every notification with this method so far, in order.
+    pub fn notifications(&self, method: &str) -> Vec<Value> {
+        let all = self.shared.notifications.lock().unwrap();
+        let wanted = all.iter().filter(|one| one["method"] == method);
+        wanted.cloned().collect()
+    }
+
     /// Lines of stdout that were not JSON-RPC.
     pub fn impure(&self) -> Vec<String> {
         self.shared.impure.lock().unwrap().clone()

@@ -645,7 +645,8 @@ pub fn sandbox_hint(error: &SandboxError) -> &'static str {
             "install or start it, or unset MCP_BRIDGE_RUNTIME to take what there is"
         }
         SandboxError::ImageMissing { .. } => {
-            "set MCP_BRIDGE_IMAGE to an image that the engine has, or check its network"
+            "pull it by hand, signed in if its registry wants that, or set MCP_BRIDGE_IMAGE to an \
+             image that the engine has"
         }
         SandboxError::Engine { .. } => "check that the engine is running; `runbridge doctor` helps",
         SandboxError::ModuleMissing { .. } => {

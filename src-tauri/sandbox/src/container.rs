@@ -79,14 +79,16 @@ impl fmt::Display for Progress {
                 image,
                 bytes_done,
                 bytes_total,
-            } => {
-                write!(
+            } => match bytes_total {
+                // The registry has not said yet what there is.
+                0 => write!(f, "pulling {image}"),
+                _ => write!(
                     f,
                     "pulling {image}: {} of {} MB",
                     bytes_done / 1_000_000,
-                    bytes_total / 1_000_000
-                )
-            }
+                    bytes_total.div_ceil(1_000_000)
+                ),
+            },
         }
     }
 }

@@ -118,7 +118,7 @@ fn start_podman(dir: &Path) -> anyhow::Result<Engine> {
         let mut command = Command::new("podman");
         // Its monitors leave a file `oom` where they run when a container runs out of memory.
         command.current_dir(&dir);
-        command.env("CONTAINERS_CONF", write_config(&dir)?);
+        command.envs(write_config(&dir)?);
         command
             .arg("--root")
             .arg(dir.join("root"))
@@ -149,6 +149,8 @@ fn start_docker(dir: &Path) -> anyhow::Result<Engine> {
             .arg(pid_file)
             .arg("--host")
             .arg(url(&socket));
+        // A registry that breaks off does so on purpose: five attempts take most of a minute.
+        command.arg("--max-download-attempts=1");
         // Containers here have no network, so the system's is left alone.
         command.args([
             "--bridge=none",
@@ -189,7 +191,8 @@ fn start_rootless() -> anyhow::Result<Engine> {
         std::fs::create_dir_all(&runtime)?;
         std::fs::set_permissions(&runtime, std::fs::Permissions::from_mode(0o700))?;
         let config = write_config(&dir)?;
-        for path in [&dir, &runtime, &config] {
+        let written = config.iter().map(|(_, path)| path);
+        for path in [&dir, &runtime].into_iter().chain(written) {
             std::os::unix::fs::chown(path, Some(user.id), Some(user.group))?;
         }
         let mut command = Command::new("setpriv");
@@ -204,9 +207,7 @@ fn start_rootless() -> anyhow::Result<Engine> {
             .env("PATH", path)
             .env("HOME", &user.home)
             .env("XDG_RUNTIME_DIR", &runtime);
-        command
-            .env("CONTAINERS_CONF", config)
-            .current_dir(&user.home);
+        command.envs(config).current_dir(&user.home);
         command
             .arg("podman")
             // Podman's own choice, which it does not make when it is given a folder.
@@ -297,14 +298,21 @@ fn url(socket: &Path) -> String {
     format!("unix://{}", socket.display())
 }
 
-/// Podman's settings for a machine without systemd, on which limits may not be raised.
-fn write_config(dir: &Path) -> anyhow::Result<PathBuf> {
-    let path = dir.join("containers.conf");
-    let text = "[engine]\nruntime = \"runc\"\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"file\"\n\
+/// Podman's settings for a machine without systemd, on which limits may not be raised, and for
+/// registries of tests, which speak without TLS. Docker takes those of loopback without a word.
+fn write_config(dir: &Path) -> anyhow::Result<[(&'static str, PathBuf); 2]> {
+    let engine = "[engine]\nruntime = \"runc\"\ncgroup_manager = \"cgroupfs\"\nevents_logger = \"file\"\n\
                 [containers]\ndefault_ulimits = [\"nofile=1024:1024\", \"nproc=1024:1024\"]\n";
+    let registries = "[[registry]]\nlocation = \"127.0.0.1\"\ninsecure = true\n";
     std::fs::create_dir_all(dir)?;
-    std::fs::write(&path, text)?;
-    Ok(path)
+    let files = [
+        ("CONTAINERS_CONF", "containers.conf", engine),
+        ("CONTAINERS_REGISTRIES_CONF", "registries.conf", registries),
+    ];
+    for (_, name, text) in files {
+        std::fs::write(dir.join(name), text)?;
+    }
+    Ok(files.map(|(variable, name, _)| (variable, dir.join(name))))
 }
 
 fn tail(log: &Path) -> String {

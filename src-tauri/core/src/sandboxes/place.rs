@@ -123,7 +123,10 @@ impl<S, T> Place<S, T> {
     }
 
     pub(super) fn is_doing(&self, step: String) {
-        tracing::info!("{step}");
+        // A slow line would fill the log with the same words.
+        if self.progress.borrow().as_ref() != Some(&step) {
+            tracing::info!("{step}");
+        }
         self.progress.send_replace(Some(step));
     }
 
