@@ -10,7 +10,7 @@ use crate::engines::{Bench, Engine, engines, eventually, on_every_engine, unique
 use crate::python::Python;
 
 /// Listens on the last but one argument and passes everything on to the last.
-const RELAY: &str = r#"
+pub(crate) const RELAY: &str = r#"
 import socket, sys, threading
 def copy(a, b):
     try:

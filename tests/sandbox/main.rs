@@ -16,5 +16,6 @@ mod hardening;
 mod hostile;
 mod lifecycle;
 mod limits;
+mod machine;
 mod pulling;
 mod python;

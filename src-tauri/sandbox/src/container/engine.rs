@@ -178,12 +178,20 @@ pub(crate) async fn find(
             Err(reason) => tried.push(reason),
         }
     }
-    if best.is_none() && !only_ready && podman::may_start_machine(search, &wanted, &findings) {
-        match podman::start_machine(search, progress).await {
+    if best.is_none()
+        && !only_ready
+        && let Some(machine) = podman::machine_to_start(search, &wanted, &findings)
+    {
+        match podman::start_machine(search, machine, progress).await {
             Ok(()) => {
                 let (candidates, _) = look(search).await;
                 let mut places = ask_all(candidates).await;
                 best = take_best(&mut places, &wanted);
+                if best.is_none() {
+                    tried.push(format!(
+                        "Podman machine `{machine}`: it was started, and no engine answers"
+                    ));
+                }
             }
             Err(reason) => tried.push(reason),
         }

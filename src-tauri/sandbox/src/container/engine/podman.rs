@@ -1,8 +1,10 @@
 //! Podman where only its program is there: start its API service, or a machine that is stopped.
 //!
-//! Only exit codes and the socket are looked at, never the program's text. A machine is started as
-//! it is, never changed.
+//! Only exit codes and the socket decide; what the program says is passed on and not understood. A
+//! machine is started as it is, never made and never changed.
 
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -11,7 +13,7 @@ use tokio::process::{Child, Command};
 
 use super::ask::{self, Answer};
 use super::search::{Address, EngineSearch, Findings, Os};
-use super::{EngineKind, Wanted};
+use super::{EngineKind, Wanted, shorten};
 use crate::container::{Progress, hex};
 
 /// A first start builds Podman's store and may set up its user namespace.
@@ -19,6 +21,9 @@ const SERVICE_WITHIN: Duration = Duration::from_secs(15);
 
 /// A machine boots a whole Linux.
 const MACHINE_WITHIN: Duration = Duration::from_mins(3);
+
+/// What Podman calls a machine that is made without a name.
+const DEFAULT_MACHINE: &str = "podman-machine-default";
 
 /// Runs the service until stdin ends, which it does when we end, however we end; then removes the
 /// socket's folder. `$0` is the program, `$1` the address, `$2` the folder. A signal on our death
@@ -115,53 +120,73 @@ pub(super) async fn serve(
     }
 }
 
-/// Whether a machine is set up that could be started.
-pub(super) fn may_start_machine(
+/// The machine to start, of those that are set up: Podman's default one, or else the first.
+pub(super) fn machine_to_start<'a>(
     search: &EngineSearch,
     wanted: &Wanted,
-    findings: &Findings,
-) -> bool {
-    search.os != Os::Linux
-        && matches!(wanted, Wanted::Any | Wanted::Only(EngineKind::Podman))
-        && !findings.podman_machines.is_empty()
+    findings: &'a Findings,
+) -> Option<&'a str> {
+    let may_start =
+        search.os != Os::Linux && matches!(wanted, Wanted::Any | Wanted::Only(EngineKind::Podman));
+    let machines = Some(&findings.podman_machines).filter(|_| may_start)?;
+    let default = machines.iter().find(|name| *name == DEFAULT_MACHINE);
+    default.or(machines.first()).map(String::as_str)
 }
 
-/// Start the default machine as it is set up.
+/// Start a machine as it is set up.
 pub(super) async fn start_machine(
     search: &EngineSearch,
+    machine: &str,
     progress: &(dyn Fn(Progress) + Send + Sync),
 ) -> Result<(), String> {
+    let failed = |reason: String| format!("Podman machine `{machine}`: {reason}");
     let Some(program) = program(search) else {
-        return Err(
-            "Podman machine: it is set up, but there is no `podman` program to start it".to_owned(),
-        );
+        let reason = "it is set up, but there is no `podman` program to start it";
+        return Err(failed(reason.to_owned()));
     };
     progress(Progress::StartingEngine {
         engine: "podman machine".to_owned(),
     });
+    // Not a pipe: what the machine is made of lives on, and may hold on to it.
+    let aside = PrivateDir::new(search).ok();
+    let words = aside.as_ref().map(|dir| dir.path.join("stderr"));
+    let stderr = words.as_ref().and_then(|path| File::create(path).ok());
     let mut command = Command::new(program);
     command
-        .args(["machine", "start"])
+        // By its name: without one, a machine that is not called as usual is not found.
+        .args(["machine", "start", machine])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(stderr.map_or_else(Stdio::null, Stdio::from))
         .kill_on_drop(true);
     #[cfg(windows)]
     command.creation_flags(windows_sys::Win32::System::Threading::CREATE_NO_WINDOW);
-    let mut child = command
-        .spawn()
-        .map_err(|error| format!("Podman machine: {error}"))?;
+    let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
     match tokio::time::timeout(MACHINE_WITHIN, child.wait()).await {
         Ok(Ok(status)) if status.success() => Ok(()),
-        Ok(Ok(status)) => Err(format!(
-            "Podman machine: `podman machine start` ended with {status}"
-        )),
-        Ok(Err(error)) => Err(format!("Podman machine: {error}")),
-        Err(_) => Err(format!(
-            "Podman machine: not started within {} s",
+        Ok(Ok(status)) => Err(failed(match words.and_then(|path| last_line(&path)) {
+            Some(line) => format!("`podman machine start` ended with {status}: {line}"),
+            None => format!("`podman machine start` ended with {status}"),
+        })),
+        Ok(Err(error)) => Err(failed(error.to_string())),
+        Err(_) => Err(failed(format!(
+            "not started within {} s",
             MACHINE_WITHIN.as_secs()
-        )),
+        ))),
     }
+}
+
+/// The last line of a file with something on it.
+fn last_line(path: &Path) -> Option<String> {
+    const BYTES_MAX: u64 = 4096;
+    let mut file = File::open(path).ok()?;
+    let start = file.metadata().ok()?.len().saturating_sub(BYTES_MAX);
+    file.seek(SeekFrom::Start(start)).ok()?;
+    let mut end = Vec::new();
+    file.take(BYTES_MAX).read_to_end(&mut end).ok()?;
+    let text = String::from_utf8_lossy(&end);
+    let mut lines = text.lines().rev().map(str::trim);
+    lines.find(|line| !line.is_empty()).map(shorten)
 }
 
 fn program(search: &EngineSearch) -> Option<PathBuf> {
