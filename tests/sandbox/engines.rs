@@ -226,21 +226,7 @@ impl Bench {
 
     /// Start the program that owns containers, and wait until it has `guests` of them.
     pub(crate) fn spawn_owner(&self, owner: &str, guests: usize) -> std::process::Child {
-        let program = std::env::current_exe().unwrap();
-        let program = program
-            .parent()
-            .unwrap()
-            .parent()
-            .unwrap()
-            .join("examples/sandbox_owner");
-        let mut child = Command::new(program)
-            .args([&self.engine.url, &self.config.image, owner])
-            .arg(&self.config.owner_lock_dir)
-            .arg(guests.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = self.spawn_owner_at(&self.engine.url, owner, guests);
         let mut line = String::new();
         std::io::BufRead::read_line(
             &mut std::io::BufReader::new(child.stdout.take().unwrap()),
@@ -249,6 +235,30 @@ impl Bench {
         .unwrap();
         assert_eq!(line, "ready\n");
         child
+    }
+
+    /// Start the program that owns containers of the engine at `url`.
+    pub(crate) fn spawn_owner_at(
+        &self,
+        url: &str,
+        owner: &str,
+        guests: usize,
+    ) -> std::process::Child {
+        let program = std::env::current_exe().unwrap();
+        let program = program
+            .parent()
+            .unwrap()
+            .parent()
+            .unwrap()
+            .join("examples/sandbox_owner");
+        Command::new(program)
+            .args([url, &self.config.image, owner])
+            .arg(&self.config.owner_lock_dir)
+            .arg(guests.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use runbridge_sandbox::container::{ContainerSandbox, EngineChoice, EngineSearch, Os};
 use runbridge_sandbox::{GuestExit, SandboxError};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::engines::{Bench, Engine, engines, eventually, on_every_engine, unique};
 use crate::python::Python;
@@ -318,6 +319,11 @@ struct Front {
 
 impl Front {
     fn of(engine: &Engine, path: std::path::PathBuf) -> Self {
+        Self::keeping_back(engine, path, None)
+    }
+
+    /// Requests whose first line has `kept` in it do not reach the engine.
+    fn keeping_back(engine: &Engine, path: std::path::PathBuf, kept: Option<&'static str>) -> Self {
         let listener = tokio::net::UnixListener::bind(&path).unwrap();
         let behind = engine.url.strip_prefix("unix://").unwrap().to_owned();
         let task = tokio::spawn(async move {
@@ -325,12 +331,69 @@ impl Front {
             while let Ok((mut near, _)) = listener.accept().await {
                 let mut far = tokio::net::UnixStream::connect(&behind).await.unwrap();
                 connections.spawn(async move {
-                    let _ = tokio::io::copy_bidirectional(&mut near, &mut far).await;
+                    let (mut from_near, mut to_near) = near.split();
+                    let (mut from_far, mut to_far) = far.split();
+                    let ask = pass_on(&mut from_near, &mut to_far, kept);
+                    let answer = async {
+                        tokio::io::copy(&mut from_far, &mut to_near).await?;
+                        to_near.shutdown().await
+                    };
+                    let _ = tokio::join!(ask, answer);
                 });
             }
         });
         Self { path, task }
     }
+}
+
+/// Copy what comes until a request is kept back, and then nothing more.
+async fn pass_on(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
+    kept: Option<&str>,
+) -> std::io::Result<()> {
+    let mut buffer = vec![0; 64 * 1024];
+    loop {
+        let count = from.read(&mut buffer).await?;
+        let piece = &buffer[..count];
+        let line = piece.split(|byte| *byte == b'\r').next().unwrap_or(piece);
+        if kept.is_some_and(|kept| String::from_utf8_lossy(line).contains(kept)) {
+            return std::future::pending().await;
+        }
+        match count {
+            0 => return to.shutdown().await,
+            _ => to.write_all(piece).await?,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_container_whose_owner_was_killed_before_its_start_is_reaped() {
+    on_every_engine(async |engine| {
+        let bench = Bench::new(&engine);
+        let path = bench.dir().join("front.sock");
+        let front = Front::keeping_back(&engine, path, Some("/start "));
+        let url = format!("unix://{}", front.path.display());
+        let owner = unique("killed");
+        let label = format!("runbridge.owner={owner}");
+        let mut child = bench.spawn_owner_at(&url, &owner, 0);
+        // Its spare, which would be started next.
+        eventually("a container is made", GONE_WITHIN, async || {
+            engine.containers(&label).await.len() == 1
+        })
+        .await;
+        child.kill().unwrap();
+        child.wait().unwrap();
+        front.task.abort();
+        let left = engine.list(&label).await;
+        assert!(
+            matches!(&left[..], [(_, state)] if state == "created"),
+            "{left:?}"
+        );
+        bench.open().await.shut_down().await;
+        assert_eq!(engine.containers(&label).await, [""; 0]);
+    })
+    .await;
 }
 
 #[tokio::test]
