@@ -71,8 +71,9 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
             if engine.is_builtin() && repetition <= COMPILATIONS {
                 add("first_ever", first_ever(&program, engine)?);
             }
-            let (above_bare, together) = over_http(&http)?;
+            let [above_bare, above_rmcp, together] = over_http(&http)?;
             add("http_call", above_bare);
+            add("http_call_rmcp", above_rmcp);
             add("http_together", together);
         }
     }
@@ -226,7 +227,7 @@ fn computed(text: &str) -> anyhow::Result<(f64, f64)> {
     }
 }
 
-/// The program that measures calls over HTTP, which is the core's own and needs no engine.
+/// The program that measures calls over HTTP, which needs no engine.
 fn build_http() -> anyhow::Result<PathBuf> {
     let mut command = cargo();
     command.args([
@@ -234,14 +235,15 @@ fn build_http() -> anyhow::Result<PathBuf> {
         "--quiet",
         "--release",
         "--package",
-        "runbridge-core",
+        "runbridge-http-overhead",
     ]);
-    shell::run(command.args(["--example", "http_overhead"]))?;
-    Ok(target().join("release/examples/http_overhead"))
+    shell::run(&mut command)?;
+    Ok(target().join("release/http_overhead"))
 }
 
-/// What a call over HTTP costs above the bare exchange, and what many of them take together.
-fn over_http(program: &Path) -> anyhow::Result<(f64, f64)> {
+/// What a call over HTTP costs above the bare exchange and above rmcp's own client, and what many of
+/// them take together.
+fn over_http(program: &Path) -> anyhow::Result<[f64; 3]> {
     let output = std::process::Command::new(program).output()?;
     let said = String::from_utf8_lossy(&output.stderr);
     ensure!(output.status.success(), "measuring HTTP failed: {said}");
@@ -251,7 +253,11 @@ fn over_http(program: &Path) -> anyhow::Result<(f64, f64)> {
             .as_f64()
             .with_context(|| format!("no {name} in {found}"))
     };
-    Ok((number("above_bare")?, number("together")?))
+    Ok([
+        number("above_bare")?,
+        number("above_rmcp")?,
+        number("together")?,
+    ])
 }
 
 /// What it takes to read the files of all clients that there are, one of them with a long history in it.

@@ -100,6 +100,14 @@ pub(super) const MEASURES: &[Measure] = &[
         before: None,
     },
     Measure {
+        key: "http_call_rmcp",
+        title: "the same, above a bare client of rmcp",
+        unit: "ms",
+        goal: Some(0.5),
+        goal_builtin: None,
+        before: None,
+    },
+    Measure {
         key: "http_together",
         title: "200 calls of 50 ms over HTTP together",
         unit: "ms",

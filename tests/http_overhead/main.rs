@@ -1,5 +1,6 @@
-//! What a call over HTTP costs above the bare exchange that it is, and whether many go together:
-//! one server of our own on loopback, and the two clients in turns. Prints one JSON object.
+//! What a call over HTTP costs above the bare exchange that it is and above rmcp's own client, and
+//! whether many go together: one server of our own on loopback, and the clients in turns. Prints one
+//! JSON object.
 
 #![allow(
     clippy::unwrap_used,
@@ -20,6 +21,10 @@ use hyper::body::{Bytes, Incoming};
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
+use rmcp::model::{CallToolRequestParams, ClientConfig, ProtocolVersion};
+use rmcp::service::{RoleClient, RunningService};
+use rmcp::transport::StreamableHttpClientTransport;
+use rmcp::{ClientLifecycleMode, ClientServiceExt as _};
 use runbridge_core::catalog::{Catalog, CatalogConfig};
 use runbridge_core::clients::entry::{Entry, EntryTransport, Lent};
 use runbridge_core::secrets::Secrets;
@@ -44,35 +49,50 @@ async fn main() {
     let last = Last::default();
     let address = serve(&last).await;
     let catalog = catalog(address).await;
+    let rmcp = rmcp_client(address).await;
+    let arguments = || Map::from_iter([("text".to_owned(), json!("fine"))]);
     let call = async |tool: &str| {
-        let arguments = Map::from_iter([("text".to_owned(), json!("fine"))]);
-        catalog.call("peer", tool, arguments, None).await.unwrap();
+        let result = catalog.call("peer", tool, arguments(), None).await;
+        result.unwrap();
+    };
+    let call_by_rmcp = async || {
+        let params = CallToolRequestParams::new("echo").with_arguments(arguments());
+        rmcp.call_tool(params).await.unwrap();
     };
     for _ in 0..50 {
+        call_by_rmcp().await;
         call("echo").await;
     }
     let request = last.lock().unwrap().clone();
     let mut bare = BufReader::new(TcpStream::connect(address).await.unwrap());
     bare.get_ref().set_nodelay(true).unwrap();
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut ours, mut rmcps, mut bares) = (Vec::new(), Vec::new(), Vec::new());
     // In turns, so that what else the machine does falls on both alike.
     for _ in 0..CALLS {
         let begun = Instant::now();
         call("echo").await;
         ours.push(begun.elapsed());
         let begun = Instant::now();
+        call_by_rmcp().await;
+        rmcps.push(begun.elapsed());
+        let begun = Instant::now();
         exchange(&mut bare, &request).await;
-        theirs.push(begun.elapsed());
+        bares.push(begun.elapsed());
     }
     let begun = Instant::now();
     join_all((0..TOGETHER).map(|_| call("slow"))).await;
     let together = begun.elapsed();
     catalog.shut_down().await;
-    let above = median(ours).saturating_sub(median(theirs));
+    rmcp.cancel().await.unwrap();
     let milliseconds = |time: Duration| time.as_secs_f64() * 1000.0;
+    let [ours, rmcps, bares] = [ours, rmcps, bares].map(|times| milliseconds(median(times)));
     println!(
         "{}",
-        json!({ "above_bare": milliseconds(above), "together": milliseconds(together) })
+        json!({
+            "above_bare": ours - bares,
+            "above_rmcp": ours - rmcps,
+            "together": milliseconds(together),
+        })
     );
 }
 
@@ -97,6 +117,21 @@ async fn exchange(stream: &mut BufReader<TcpStream>, request: &[u8]) {
     }
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await.unwrap();
+}
+
+/// In the revision that ours speaks with this server.
+async fn rmcp_client(address: SocketAddr) -> RunningService<RoleClient, ClientConfig> {
+    // Its client wants one even where nothing is encrypted.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let transport = StreamableHttpClientTransport::from_uri(format!("http://{address}/mcp"));
+    let lifecycle = ClientLifecycleMode::Discover {
+        preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+    };
+    let client = ClientConfig::default();
+    client
+        .serve_with_lifecycle(transport, lifecycle)
+        .await
+        .unwrap()
 }
 
 async fn catalog(address: SocketAddr) -> Arc<Catalog> {
