@@ -40,6 +40,11 @@ const RETRY_PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::fr
 /// How long a query waits for what was just recorded.
 const QUERY_WAIT: Duration = Duration::from_millis(500);
 
+/// An event waits this long for others before it is written: calls in a row would each cost a
+/// transaction otherwise, and the processor that the next of them needs. What a crash takes with it is
+/// no more than that.
+const LINGER: Duration = Duration::from_millis(50);
+
 /// Retention is applied after this many written runs.
 const PRUNE_EVERY_RUNS: usize = 100;
 
@@ -536,8 +541,14 @@ impl Drop for Activity {
 
 impl Shared {
     fn record(&self, event: impl FnOnce(&mut Pending)) {
-        event(&mut self.lock().pending);
-        self.changed.notify_all();
+        let mut state = self.lock();
+        let is_first = state.pending.is_empty();
+        event(&mut state.pending);
+        drop(state);
+        // The thread looks again by itself for those that join the first.
+        if is_first {
+            self.changed.notify_all();
+        }
     }
 
     fn retention(&self) -> Retention {
@@ -611,6 +622,13 @@ fn write_until_closed(shared: &Shared) {
             state.closed = true;
             shared.changed.notify_all();
             return;
+        }
+        let until = Instant::now() + LINGER;
+        while !state.hurry && !state.closing {
+            let Some(left) = until.checked_duration_since(Instant::now()) else {
+                break;
+            };
+            state = shared.wait(state, Some(left));
         }
         state.hurry = false;
         let batch = Arc::new(std::mem::take(&mut state.pending));
