@@ -8,6 +8,7 @@
 
 mod build;
 mod fetch;
+mod index;
 mod pins;
 mod stage;
 mod suite;
@@ -83,7 +84,8 @@ fn build_in(root: &Path) -> anyhow::Result<PathBuf> {
     let frozen = stage::run(root, inputs, |out| freeze(&python, &guest, out))?;
 
     let result = root.join("python");
-    publish(&python, &frozen, &result)?;
+    let index = index::of_source(&build::source(root)?)?;
+    publish(&python, &frozen, &index, &result)?;
     Ok(result)
 }
 
@@ -123,7 +125,7 @@ fn build_again(root: &Path, first: &Path) -> anyhow::Result<()> {
 
 /// What the embedded Python is made of: name, version and licence of each part.
 pub(crate) fn parts() -> Vec<(String, String, String)> {
-    let inventory = pins::inventory(&[]);
+    let inventory = pins::inventory(&[], None);
     let parts = inventory["parts"].as_array().into_iter().flatten();
     let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
     parts
@@ -145,7 +147,7 @@ fn freeze(python: &Path, guest: &Path, out: &Path) -> anyhow::Result<()> {
 }
 
 /// Put the result in its place under a name that does not change.
-fn publish(python: &Path, frozen: &Path, result: &Path) -> anyhow::Result<()> {
+fn publish(python: &Path, frozen: &Path, index: &str, result: &Path) -> anyhow::Result<()> {
     let mut files = Vec::new();
     for (from, name) in [
         (frozen, "python.wasm"),
@@ -154,7 +156,7 @@ fn publish(python: &Path, frozen: &Path, result: &Path) -> anyhow::Result<()> {
     ] {
         files.push((name, stage::file_hash(&from.join(name))?));
     }
-    let inventory = serde_json::to_string_pretty(&pins::inventory(&files))? + "\n";
+    let inventory = serde_json::to_string_pretty(&pins::inventory(&files, Some(index)))? + "\n";
     // Bridges that run have the files open; they are left alone while they are the right ones.
     if fs::read_to_string(result.join("inventory.json")).is_ok_and(|found| found == inventory) {
         return Ok(());

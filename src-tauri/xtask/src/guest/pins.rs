@@ -183,7 +183,7 @@ pub(super) const PACKAGES: [Package; 12] = [
 ];
 
 /// What is inside, for people and for licence scanners.
-pub(super) fn inventory(files: &[(&str, String)]) -> serde_json::Value {
+pub(super) fn inventory(files: &[(&str, String)], index: Option<&str>) -> serde_json::Value {
     let mut parts = vec![
         json!({
             "name": "CPython", "version": PYTHON.version, "licence": "PSF-2.0",
@@ -209,9 +209,11 @@ pub(super) fn inventory(files: &[(&str, String)]) -> serde_json::Value {
             "version": package.version,
             "licence": package.licence,
             "sha256": package.sha256,
+            "package": true,
         })
     }));
     json!({
+        "index": index,
         "files": files
             .iter()
             .map(|(name, hash)| json!({"name": name, "sha256": hash}))
