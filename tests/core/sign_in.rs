@@ -280,9 +280,9 @@ async fn what_a_stranger_s_documents_name_is_not_simply_used() {
         assert_eq!(provider.ledger().count("/authorize"), 0, "{what}");
     }
     insta::assert_snapshot!(told.join("\n"), @r"
-    the machine's own secrets: the sign-in is refused: http://169.254.169.254/ is not encrypted (http), which a sign-in must be
+    the machine's own secrets: the sign-in is refused: http://169.254.169.254/ is not encrypted (http), which it must be
     the user's network: the sign-in is refused: https://10.0.0.1/auth is inside your own machine or network, and a server elsewhere may not send Runbridge there
-    no encryption: the sign-in is refused: http://auth.example.com/ is not encrypted (http), which a sign-in must be
+    no encryption: the sign-in is refused: http://auth.example.com/ is not encrypted (http), which it must be
     no address: the sign-in is refused: `auth`, which is to sign you in, is no address
     another server: the sign-in is refused: http://PROVIDER/mcp describes itself as https://bank.example.com/mcp, which is another server
     a file: the sign-in is refused: file:///etc/passwd is no web address (https)

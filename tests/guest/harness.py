@@ -80,6 +80,7 @@ class Host:
         self.ended = False
         self.servers = []
         self.saved_tools = None
+        self.packages = None
         self._count = 0
         self._changed = threading.Condition()
         self._send_lock = threading.Lock()
@@ -111,6 +112,8 @@ class Host:
         }
         if self.saved_tools is not None:
             context["saved_tools"] = self.saved_tools
+        if self.packages is not None:
+            context["packages"] = self.packages
         self.send(
             RUN,
             ident,

@@ -679,6 +679,68 @@ class SavedTools(GuestCase):
         )
 
 
+def installed(params):
+    """What came with Python counts as there; everything else is a wheel."""
+    there = []
+    for name in params["packages"]:
+        if name == "refused":
+            raise CallFailed("runtime", "the user did not allow it", code="packages_not_allowed")
+        file = None if name in params["present"] else name + "-1.0-py3-none-any.whl"
+        there.append({"name": name, "version": "1.0", "file": file})
+    return {"installed": there, "files": [one["file"] for one in there if one["file"]]}
+
+
+class Packages(GuestCase):
+    handlers = {"packages.install": installed}
+
+    def test_awaited_or_not_it_gives_what_is_there(self):
+        self.host.handlers["packages.install"] = lambda params: {
+            "installed": [{"name": n, "version": "2", "file": None} for n in params["packages"]],
+            "files": [],
+        }
+        self.addCleanup(self.host.handlers.update, {"packages.install": installed})
+        run = self.run_ok(
+            "one = runtime.install('a', 'b>1')\ntwo = await runtime.install(['a', 'b>1'])\n"
+            "three = await runtime.gather(runtime.install('a'))\n"
+            "print(one == two, one[1].name, one[0]['version'], three)"
+        )
+        self.assertEqual(run.stdout, "True b>1 2 [[{'name': 'a', 'version': '2'}]]\n")
+
+    def test_what_came_with_the_image_is_told(self):
+        self.run_ok("try:\n    runtime.install('some')\nexcept RuntimeError:\n    pass")
+        present = self.host.calls[-1][1]["params"]["present"]
+        self.assertTrue(all(isinstance(version, str) for version in present.values()), present)
+
+    def test_files_that_this_machine_does_not_have_are_named(self):
+        run = self.host.run("runtime.install('a')")
+        self.assertIn(
+            "a-1.0-py3-none-any.whl cannot be seen in this container", run.error["message"]
+        )
+
+    def test_a_refusal_is_raised_with_its_code(self):
+        run = self.run_ok(
+            "try:\n    runtime.install('refused')\nexcept RuntimeError as error:\n    print(error, error.code)"
+        )
+        self.assertEqual(run.stdout, "the user did not allow it packages_not_allowed\n")
+
+    def test_what_is_no_name_is_not_sent(self):
+        for code in ("runtime.install()", "runtime.install(1)", "runtime.install(['a', None])"):
+            self.assertEqual(self.host.run(code).error["type"], "TypeError", code)
+
+    def test_files_in_force_come_behind_pythons_own_library_and_go_again(self):
+        code = "import sys\nprint([p for p in sys.path if p.startswith('/packages')], sys.path.index('/packages/a.whl') > 0 if '/packages/a.whl' in sys.path else '')"
+        host = self.own_host()
+        host.packages = ["a.whl", "b.whl"]
+        self.assertEqual(
+            host.run(code).stdout, "['/packages/a.whl', '/packages/b.whl'] True\n"
+        )
+        self.assertEqual(host.run("sys.path.insert(0, 5); import json; json.dumps(1)").error, None)
+        host.packages = ["b.whl"]
+        self.assertEqual(host.run("print([p for p in sys.path if str(p).startswith('/packages')])").stdout, "['/packages/b.whl']\n")
+        host.packages = None
+        self.assertEqual(host.run("print([p for p in sys.path if str(p).startswith('/packages')])").stdout, "[]\n")
+
+
 class Display(GuestCase):
     def images(self, code, **options):
         run = self.run_ok("png = %r\n%s" % (PNG, code), **options)

@@ -134,6 +134,7 @@ impl Bench {
             },
             owner: unique("t"),
             owner_lock_dir: dir.path().join("owners"),
+            packages: None,
             search: EngineSearch::bare(),
             spares: 0,
             only_ready: false,

@@ -1,5 +1,7 @@
 //! What a guest finds when it looks around.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use serde_json::json;
 
 use bollard::models::ContainerConfig;
@@ -117,6 +119,89 @@ print(json.dumps([write('/data'), os.getuid(), sorted(name for name in os.enviro
             .remove_image(&bench.config.image, Some(force), None)
             .await
             .unwrap();
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_folder_of_packages_is_seen_and_never_written_to() {
+    const LOOK: &str = "
+import json, os
+def tried(action):
+    try:
+        action()
+        return 'done'
+    except OSError as error:
+        return error.strerror
+mounts = [line.split()[4] for line in open('/proc/self/mountinfo') if line.split()[4].startswith('/packages')]
+print(json.dumps([
+    sorted(os.listdir('/packages')), open('/packages/a.whl').read(), mounts,
+    tried(lambda: open('/packages/b.whl', 'w')), tried(lambda: os.remove('/packages/a.whl')),
+    tried(lambda: open('/packages/a.whl', 'r+')), tried(lambda: os.listdir('/packages/..' + folder)),
+]))
+";
+    on_every_engine(async |engine| {
+        let folder = tempfile::tempdir().unwrap();
+        let packages = folder.path().join("packages");
+        std::fs::create_dir(&packages).unwrap();
+        std::fs::write(packages.join("a.whl"), "first").unwrap();
+        // Nothing but the mount keeps the guest from writing, and the rootless engine of the tests,
+        // which is another user's, comes in.
+        for (path, mode) in [
+            (folder.path(), 0o755),
+            (&packages, 0o777),
+            (&packages.join("a.whl"), 0o666),
+        ] {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let mut bench = Bench::new(&engine);
+        bench.config.packages = Some(packages.clone());
+        let sandbox = bench.open().await;
+        let guest = sandbox.start().await.unwrap();
+        assert_eq!(guest.mounting, runbridge_sandbox::Mounting::Folder);
+        let mut python = Python::new(guest).await;
+        let folder = format!("folder = {:?}\n", folder.path());
+        let seen = python.run(&(folder + LOOK)).await.json();
+        let read_only = "Read-only file system";
+        assert_eq!(
+            seen,
+            json!([
+                ["a.whl"],
+                "first",
+                ["/packages"],
+                read_only,
+                read_only,
+                read_only,
+                "No such file or directory"
+            ])
+        );
+        std::fs::write(packages.join("later.whl"), "later").unwrap();
+        let later = python
+            .run("print(open('/packages/later.whl').read())")
+            .await;
+        assert_eq!(later.stdout, "later\n");
+        python.end(true).await;
+        sandbox.shut_down().await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn an_engine_without_the_folder_runs_all_the_same() {
+    on_every_engine(async |engine| {
+        let mut bench = Bench::new(&engine);
+        // No engine can tell where such a path ends.
+        bench.config.packages = Some("/no:where".into());
+        let sandbox = bench.open().await;
+        let guest = sandbox.start().await.unwrap();
+        assert_eq!(guest.mounting, runbridge_sandbox::Mounting::Never);
+        let mut python = Python::new(guest).await;
+        let seen = python
+            .run("import os\nprint(os.path.exists('/packages'))")
+            .await;
+        assert_eq!(seen.stdout, "False\n");
+        python.end(true).await;
+        sandbox.shut_down().await;
     })
     .await;
 }

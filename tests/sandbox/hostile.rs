@@ -7,8 +7,8 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use runbridge_sandbox::frame::{self, Kind};
 use runbridge_sandbox::{
-    CallError, CallHandler, Guest, GuestExit, Interpreter, OutputSink, RunEnd, RunOutcome,
-    RunRequest, Stream,
+    CallError, CallHandler, Guest, GuestExit, Interpreter, Mounting, OutputSink, RunEnd,
+    RunOutcome, RunRequest, Stream,
 };
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
@@ -51,6 +51,7 @@ async fn sent(pieces: impl Iterator<Item = BytesMut> + Send + 'static) -> RunOut
             Box::pin(std::future::ready(GuestExit::default()))
         }),
         gauge: None,
+        mounting: Mounting::Never,
     };
     let within = Duration::from_mins(1);
     let mut interpreter = Interpreter::attach(guest, Box::new(Deaf), within)

@@ -22,6 +22,7 @@ async fn main() {
         limits: SandboxLimits::default(),
         owner: args[3].clone(),
         owner_lock_dir: args[4].clone().into(),
+        packages: None,
         search: EngineSearch::bare(),
         spares: 1,
         only_ready: false,

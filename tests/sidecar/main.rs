@@ -17,6 +17,7 @@ mod failures_of_servers;
 mod http_face;
 mod limits;
 mod memory;
+mod packages;
 mod patience;
 mod pulling;
 mod python;

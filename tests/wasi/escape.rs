@@ -128,7 +128,7 @@ const CASES: &[(&str, &str)] = &[
     ),
     (
         "import os; sorted(os.listdir('/'))",
-        "['dev', 'lib', 'tmp', 'workspace']",
+        "['dev', 'lib', 'packages', 'tmp', 'workspace']",
     ),
     ("import os; os.read(3, 10)", "IsADirectoryError"),
     ("import os; os.read(4, 10)", "Bad file descriptor"),

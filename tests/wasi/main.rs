@@ -13,6 +13,7 @@ mod cache;
 mod escape;
 mod limits;
 mod modules;
+mod mounts;
 mod runs;
 mod session;
 #[cfg(target_os = "linux")]

@@ -25,6 +25,7 @@ use crate::live_runs::{LiveRuns, StoppedBy};
 use crate::manual::{self, ManualLimits};
 use crate::memory::{Memory, MemoryError, MemoryLimits};
 use crate::output::{ConnectionOutputs, OutputLimits, Outputs, run_name};
+use crate::packages::Packages;
 use crate::paths::{Environment, NESTED, Paths, PathsError};
 use crate::patience::Patience;
 use crate::questions::OpenQuestions;
@@ -32,7 +33,7 @@ use crate::redact::{Redactor, entry_secrets};
 use crate::sandboxes::{Guests, Sandboxes};
 use crate::saved_tools::{SavedTools, SavedToolsError};
 use crate::secrets::{Secret, Secrets};
-use crate::settings::{Limits, Settings, SettingsProblem};
+use crate::settings::{Limits, Settings, SettingsError, SettingsFile, SettingsProblem};
 use crate::sign_in::{SignInError, SignIns, SigningIn};
 use crate::upstream::{LoginEnv, UpstreamLimits};
 use crate::watch::Watcher;
@@ -75,6 +76,8 @@ pub struct Bridge {
     redactor: RwLock<Redaction>,
     catalog: Arc<Catalog>,
     sandboxes: Arc<Sandboxes>,
+    packages: Packages,
+    login_env: LoginEnv,
     interpreters: Arc<Interpreters>,
     outputs: Outputs,
     activity: Activity,
@@ -220,6 +223,8 @@ impl Bridge {
         let hearing = Arc::clone(&live_runs);
         let bridge = Arc::new(Self {
             sandboxes: Arc::new(Sandboxes::new(&paths, &environment, owner.clone(), guests)),
+            packages: Packages::new(&paths),
+            login_env: login_env.clone(),
             outputs: Outputs::telling(
                 &paths.output_spool(),
                 OutputLimits {
@@ -416,9 +421,25 @@ impl Bridge {
         self.discover().await;
     }
 
-    /// Whoever changes the settings file from here holds this meanwhile.
-    pub(crate) async fn writing_settings(&self) -> tokio::sync::MutexGuard<'_, ()> {
-        self.writing.lock().await
+    /// Give keys of the settings file these values, all of them or none, and put them in force.
+    pub(crate) async fn change_settings(
+        self: &Arc<Self>,
+        changes: Vec<(Vec<String>, Option<Value>)>,
+    ) -> Result<(), SettingsError> {
+        let path = self.paths.settings();
+        let _one_at_a_time = self.writing.lock().await;
+        let written = path.clone();
+        let write = move || SettingsFile::open(&written).set_all(&changes);
+        tokio::task::spawn_blocking(write)
+            .await
+            .unwrap_or_else(|error| {
+                Err(SettingsError::Disk {
+                    path,
+                    error: std::io::Error::other(error),
+                })
+            })?;
+        self.reload().await;
+        Ok(())
     }
 
     /// Let no run begin and end those under way, or let them begin again.
@@ -585,6 +606,16 @@ impl Bridge {
     /// The sandbox.
     pub fn sandboxes(&self) -> &Arc<Sandboxes> {
         &self.sandboxes
+    }
+
+    /// Packages that code had installed.
+    pub(crate) fn packages(&self) -> &Packages {
+        &self.packages
+    }
+
+    /// The user's login environment, once it is known.
+    pub(crate) fn login_env(&self) -> &LoginEnv {
+        &self.login_env
     }
 
     /// The record of runs.

@@ -1,6 +1,7 @@
 //! What the host does for the code of one run: the only door out of its sandbox. Everything asked
 //! for here is checked against what this run may do, whatever the guest's own code checked before.
 
+mod install;
 mod integers;
 
 use std::borrow::Cow;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
-use runbridge_sandbox::{CallError, CallHandler};
+use runbridge_sandbox::{CallError, CallHandler, Mounts};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
@@ -61,6 +62,7 @@ pub(crate) struct RunCalls {
     at_once: Semaphore,
     called: Mutex<BTreeSet<String>>,
     sandbox: Option<Arc<SandboxFacts>>,
+    inside: Option<Inside>,
     /// Hears how far tool calls have got.
     report: Option<Report>,
     /// Puts questions of servers to the person behind the run.
@@ -71,6 +73,18 @@ pub(crate) struct RunCalls {
     /// What the results of its calls would have cost a model.
     result_tokens: AtomicU64,
 }
+
+/// The interpreter that makes the calls.
+#[derive(Clone)]
+pub(crate) struct Inside {
+    /// Its Python's version.
+    pub(crate) python: String,
+    /// How it gets packages.
+    pub(crate) mounts: Mounts,
+}
+
+/// Of the words of a question of ours, as of a server's.
+const QUESTION_CHARS_MAX: usize = 4_000;
 
 /// Remarks on calls that one reply carries; more would drown what the run has to say.
 const NOTES_MAX: usize = 10;
@@ -191,6 +205,7 @@ impl RunCalls {
         asker: Asker,
         servers: Option<Vec<String>>,
         sandbox: Option<Arc<SandboxFacts>>,
+        inside: Option<Inside>,
         audience: Audience,
     ) -> Self {
         let settings = bridge.settings();
@@ -207,6 +222,7 @@ impl RunCalls {
             at_once: Semaphore::new(settings.limits.calls_at_once_max as usize),
             called: Mutex::default(),
             sandbox,
+            inside,
             report: audience.report,
             ask: audience.ask.map(|ask| thinking.over(ask)),
             thinking,
@@ -264,6 +280,7 @@ impl RunCalls {
             "memory.save" | "memory.load" | "memory.update" | "memory.delete" | "memory.list"
             | "memory.info" | "saved_tools.save" | "saved_tools.list" | "saved_tools.delete"
             | "output" => self.on_disk(method, params).await,
+            "packages.install" => self.install(read(params)?).await,
             "capabilities" => raw(&self.bridge.manual()),
             "sandbox" => raw(&self.sandbox),
             "result" => self.result(&read(params)?),
@@ -274,18 +291,24 @@ impl RunCalls {
         }
     }
 
+    /// One more call, if this run may still make one.
+    fn count_call(&self) -> Result<(), CallError> {
+        if self.tool_calls.fetch_add(1, Ordering::Relaxed) < self.tool_calls_max {
+            return Ok(());
+        }
+        let max = self.tool_calls_max;
+        let mut error = CallError::new(
+            "mcp",
+            format!("this run has made its {max} tool calls, the most that one run may make"),
+        );
+        error.code = Some(Box::new("calls_exhausted".into()));
+        Err(error)
+    }
+
     /// The server, if this run may still call it.
     fn begin_call(&self, server: &str) -> Result<ServerName, CallError> {
         let server = self.allowed(server)?;
-        if self.tool_calls.fetch_add(1, Ordering::Relaxed) >= self.tool_calls_max {
-            let max = self.tool_calls_max;
-            let mut error = CallError::new(
-                "mcp",
-                format!("this run has made its {max} tool calls, the most that one run may make"),
-            );
-            error.code = Some(Box::new("calls_exhausted".into()));
-            return Err(error);
-        }
+        self.count_call()?;
         if let Ok(mut called) = self.called.lock() {
             called.insert(server.name.clone());
         }
@@ -749,6 +772,11 @@ impl OpenCall<'_> {
         }
         let failure = failure.map(|message| ("tool_failed".to_owned(), message));
         self.end(Some(result.len() as u64), failure);
+    }
+
+    /// Not a server's.
+    fn refused(mut self, code: &str, message: &str) {
+        self.end(None, Some((code.to_owned(), first_line(message))));
     }
 
     fn failed(mut self, error: &UpstreamError, redactor: &Redactor) {

@@ -22,6 +22,7 @@ pub mod manual;
 pub mod mcp_server;
 pub mod memory;
 pub mod output;
+pub mod packages;
 pub mod paths;
 mod patience;
 mod peak;

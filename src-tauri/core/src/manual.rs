@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     /// Every name that the contract promises to Python code.
-    const NAMES: [&str; 46] = [
+    const NAMES: [&str; 47] = [
         "mcp",
         "runtime",
         "mcp_servers",
@@ -113,6 +113,7 @@ mod tests {
         "python_name(server, tool)",
         "capability_summary()",
         "sandbox()",
+        "install(",
         "output(run_id, start, end)",
         "result(run_id)",
         "reset()",

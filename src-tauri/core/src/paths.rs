@@ -361,6 +361,16 @@ impl Paths {
         self.cache.join("python")
     }
 
+    /// Packages that were installed for the code of runs.
+    pub fn packages(&self) -> PathBuf {
+        self.data.join("packages")
+    }
+
+    /// What was fetched for that.
+    pub fn packages_cache(&self) -> PathBuf {
+        self.cache.join("packages")
+    }
+
     /// Secret values, encrypted.
     pub fn secrets(&self) -> PathBuf {
         self.data.join("secrets")

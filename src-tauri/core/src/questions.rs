@@ -254,7 +254,8 @@ impl Answer {
     }
 }
 
-/// The time that a person has taken over the questions of one run.
+/// The time that a run has waited for a person who thinks about its questions, or for packages that
+/// they allowed.
 #[derive(Default)]
 pub(crate) struct Thinking(Mutex<Thought>);
 
@@ -293,6 +294,14 @@ impl Thinking {
 
     fn lock(&self) -> MutexGuard<'_, Thought> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Thinking {
+    /// Let the run's time stand still for something else that it waits for, until what this gives is
+    /// dropped.
+    pub(crate) fn pause(self: &Arc<Self>) -> impl Drop + use<> {
+        Asking::begin(Arc::clone(self))
     }
 }
 

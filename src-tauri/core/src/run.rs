@@ -15,12 +15,13 @@ use crate::activity::{RunEnded, RunStarted};
 use crate::api::{RunStatus, SandboxKind};
 use crate::arrivals::Arrival;
 use crate::bridge::{Bridge, Connection};
-use crate::calls::{Asker, RunCalls};
+use crate::calls::{Asker, Inside, RunCalls};
 use crate::catalog::ServerStatus;
 use crate::interpreters::{Busy, Lease, LiveInterpreter};
 use crate::late_runs::UnderWay;
 use crate::live_runs::{self, Begun, LiveRun};
 use crate::output::run_name;
+use crate::packages::Target;
 use crate::peak;
 use crate::questions::Ask;
 use crate::redact::Redactor;
@@ -28,7 +29,7 @@ use crate::reply::{self, ErrorFacts, OutputMode, Reply, ReplyLimits, RunFacts, S
 use crate::request::{PythonRequest, SESSION_DEFAULT};
 use crate::sandboxes::Started;
 use crate::settings::units::Unit;
-use crate::settings::{self, Limits, Settings};
+use crate::settings::{self, Limits, PackagesPolicy, Settings};
 use crate::timestamp::now_ms;
 use crate::tokens;
 use crate::upstream::UpstreamError;
@@ -203,17 +204,25 @@ impl Run<'_> {
             },
             servers.clone(),
             lease.sandbox.clone(),
+            inside(&lease),
             Audience {
                 report: self.report.clone(),
                 ask: self.ask.clone(),
             },
         ));
         lease.runs += 1;
+        let mut context = self.context(servers.as_deref(), lease.runs == 1);
+        match self.packages(&lease).await {
+            Ok(Some(files)) => context["packages"] = json!(files),
+            // Python then says what is missing as it always does.
+            Ok(None) => {}
+            Err(note) => facts.notes.push(note),
+        }
         let run = RunRequest {
             id: self.id,
             code: request.code.clone(),
             file_name: format!("<run {}>", lease.runs),
-            context: self.context(servers.as_deref(), lease.runs == 1),
+            context,
             run_ms_max: request.timeout_seconds * 1000,
             grace_ms_max: GRACE_MS,
             images_bytes_max: ReplyLimits::default().image_bytes_max,
@@ -361,6 +370,27 @@ impl Run<'_> {
         started.await.map_err(NotRun::Sandbox)
     }
 
+    /// The files of packages that the interpreter sees, brought up to date; `None`: they are off.
+    async fn packages(&self, lease: &Lease) -> Result<Option<Vec<String>>, String> {
+        if self.settings.packages.policy == PackagesPolicy::Off {
+            return Ok(None);
+        }
+        let (Some(sandbox), Some(inside)) = (&lease.sandbox, inside(lease)) else {
+            return Ok(None);
+        };
+        let packages = self.bridge.packages();
+        if !inside.mounts.are_possible() || packages.are_none() {
+            return Ok(Some(Vec::new()));
+        }
+        let Some(target) = Target::new(sandbox.kind(), &inside.python) else {
+            return Ok(Some(Vec::new()));
+        };
+        let mounted = packages.mount(&target, &inside.mounts).await;
+        mounted
+            .map(Some)
+            .map_err(|error| format!("installed packages are not all here: {error}"))
+    }
+
     /// What the guest's API needs to know of this run.
     fn context(&self, servers: Option<&[String]>, first: bool) -> serde_json::Value {
         let listed: Vec<_> = self
@@ -481,6 +511,14 @@ impl Run<'_> {
         // Told last: whoever hears it may read the record at once.
         self.live.ended(ended);
     }
+}
+
+/// The interpreter of a session, for what its calls need to know of it.
+fn inside(lease: &Lease) -> Option<Inside> {
+    lease.interpreter.as_ref().map(|interpreter| Inside {
+        python: interpreter.hello().python.clone(),
+        mounts: interpreter.mounts(),
+    })
 }
 
 /// Put into `facts` how the run ended.

@@ -23,8 +23,9 @@ use tokio::time::Instant;
 
 use self::place::{Opening, Place};
 use crate::api::SandboxKind;
+use crate::packages::{Packages, Target};
 use crate::paths::{Environment, Os, Paths};
-use crate::settings::{Backend, Engine, Settings};
+use crate::settings::{Backend, Engine, PackagesPolicy, Settings};
 
 pub use runbridge_sandbox::container::ContainerFacts;
 pub use runbridge_sandbox::wasi::worker_main;
@@ -52,6 +53,8 @@ struct Shape {
     user: String,
     limits: SandboxLimits,
     spares: usize,
+    /// Guests see what is installed.
+    packages: bool,
     /// Nothing slow is done for it. One that was opened without this serves all the same.
     only_ready: bool,
 }
@@ -119,6 +122,9 @@ pub struct Sandboxes {
     sidecar: Option<PathBuf>,
     python_folders: Vec<PathBuf>,
     python_cache: PathBuf,
+    packages: Packages,
+    /// Whether new guests see what is installed.
+    packages_on: Arc<AtomicBool>,
     containers: Place<Shape, ContainerSandbox>,
     builtin: Place<(), Wasi>,
     /// It was there and could not be used: an automatic choice does not count on it again.
@@ -218,6 +224,8 @@ impl Sandboxes {
             sidecar: environment.sidecar().map(Path::to_owned),
             python_folders: environment.python_folders(),
             python_cache: paths.python_cache(),
+            packages: Packages::new(paths),
+            packages_on: Arc::new(AtomicBool::new(false)),
             containers: Place::default(),
             builtin: Place::default(),
             builtin_broken: AtomicBool::new(false),
@@ -239,6 +247,7 @@ impl Sandboxes {
         if self.given.is_some() {
             return;
         }
+        self.heed_packages(settings);
         match settings.sandbox.backend {
             Backend::Container => self.wait_for(self.container_opening(settings, false)),
             Backend::Wasi => {
@@ -258,6 +267,11 @@ impl Sandboxes {
                 });
             }
         }
+    }
+
+    fn heed_packages(&self, settings: &Settings) {
+        let on = settings.packages.policy != PackagesPolicy::Off;
+        self.packages_on.store(on, Ordering::Relaxed);
     }
 
     /// Open the built-in sandbox, have workers wait in it, and tell that it is done.
@@ -438,6 +452,7 @@ impl Sandboxes {
                 facts: Arc::new(given.facts()),
             });
         }
+        self.heed_packages(settings);
         let sandbox = self.choose(settings, session, report).await?;
         let limits = settings.limits.sandbox();
         let started = async {
@@ -553,6 +568,7 @@ impl Sandboxes {
             user: settings.sandbox.container_user.clone(),
             limits: settings.limits.sandbox(),
             spares: settings.sandbox.spares as usize,
+            packages: settings.packages.policy != PackagesPolicy::Off,
             only_ready,
         };
         let serves = |opened: &Shape, open| opened.serves(&shape, open);
@@ -573,6 +589,12 @@ impl Sandboxes {
         self: Arc<Self>,
         shape: Shape,
     ) -> Result<Arc<ContainerSandbox>, Arc<SandboxError>> {
+        let packages = self.packages.clone();
+        let folder = tokio::task::spawn_blocking(move || packages.folder());
+        let folder = folder.await.map_err(std::io::Error::other).flatten();
+        if let Err(error) = &folder {
+            tracing::warn!("the folder of packages cannot be made: {error}");
+        }
         let config = ContainerConfig {
             engine: match shape.engine {
                 Engine::Auto => EngineChoice::Auto,
@@ -588,6 +610,7 @@ impl Sandboxes {
                 before => format!("{}-{before}", self.owner),
             },
             owner_lock_dir: self.lock_folder.clone(),
+            packages: folder.ok().filter(|_| shape.packages),
             search: self.search.clone(),
             spares: shape.spares,
             only_ready: shape.only_ready,
@@ -638,7 +661,12 @@ impl Sandboxes {
         match opened {
             Ok(wasi) => {
                 tracing::info!("the built-in sandbox is ready");
-                Ok(Arc::new(wasi))
+                let (packages, on) = (self.packages.clone(), Arc::clone(&self.packages_on));
+                let target = Target::new(SandboxKind::Wasi, wasi.python());
+                Ok(Arc::new(wasi.with_packages(move || {
+                    let target = target.as_ref().filter(|_| on.load(Ordering::Relaxed));
+                    target.map_or_else(Vec::new, |target| packages.paths_for(target))
+                })))
             }
             Err(error) => {
                 tracing::warn!("{error}");

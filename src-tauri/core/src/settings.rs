@@ -50,6 +50,8 @@ pub struct Settings {
     pub keep_runs_max: u32,
     /// Where and in what Python runs.
     pub sandbox: SandboxSettings,
+    /// Packages that code may have installed.
+    pub packages: PackagesSettings,
     /// The bounds in force.
     pub limits: Limits,
     /// Which layer set a limit; one that is missing here has its default.
@@ -104,6 +106,16 @@ impl Default for SandboxSettings {
             spares: 1,
         }
     }
+}
+
+/// Packages that code may have installed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PackagesSettings {
+    /// Whether it may.
+    pub policy: PackagesPolicy,
+    /// The index that they come from; `None`: the one that the user's pip or uv asks, or else Python's
+    /// own.
+    pub index: Option<String>,
 }
 
 /// Decisions on one server.
@@ -163,6 +175,7 @@ impl Default for Settings {
             keep_runs_days: retention.days_max,
             keep_runs_max: retention.runs_max as u32,
             sandbox: SandboxSettings::default(),
+            packages: PackagesSettings::default(),
             limits: Limits::default(),
             limits_set: BTreeMap::new(),
             servers: BTreeMap::new(),
@@ -224,6 +237,18 @@ choice! {
         /// Docker and no other.
         Docker = "docker",
     } default Auto
+}
+
+choice! {
+    /// Whether code may have packages installed.
+    PackagesPolicy {
+        /// No, and those that are installed are not seen.
+        Off = "off",
+        /// The user is asked each time.
+        Ask = "ask",
+        /// Yes.
+        Allow = "allow",
+    } default Ask
 }
 
 choice! {

@@ -176,7 +176,9 @@ impl From<WebError> for SignInError {
     fn from(error: WebError) -> Self {
         match error {
             WebError::Forbidden(reason) => Self::Forbidden { reason },
-            WebError::Unreachable(reason) => Self::Unreachable { reason },
+            WebError::Unreachable(reason) | WebError::TooLong(reason) => {
+                Self::Unreachable { reason }
+            }
         }
     }
 }

@@ -23,14 +23,14 @@ const IDLE_CONNECTION: Duration = Duration::from_secs(4);
 /// A peer that is gone without a word shows within a few of these.
 const KEEPALIVE: Duration = Duration::from_secs(30);
 
-/// One question with its whole answer.
-const EXCHANGE: Duration = Duration::from_secs(15);
+/// One question with its whole answer: a document or a token; the longest known have some kilobytes.
+const EXCHANGE: Bounds = Bounds {
+    within: Duration::from_secs(15),
+    bytes_max: 512 * 1024,
+};
 
 /// A name is resolved within this.
 const RESOLVE: Duration = Duration::from_secs(5);
-
-/// A document or a token; the longest known have some kilobytes.
-const ANSWER_BYTES_MAX: usize = 512 * 1024;
 
 /// Redirects followed for one question, all on the same origin.
 const REDIRECTS_MAX: usize = 3;
@@ -102,7 +102,7 @@ fn variable<'a>(env: &'a BTreeMap<String, String>, name: &str) -> Option<&'a str
         .filter(|value| !value.is_empty())
 }
 
-fn is_own_machine(url: &Url) -> bool {
+pub(crate) fn is_own_machine(url: &Url) -> bool {
     let host = url.host_str().unwrap_or_default();
     host == "localhost"
         || host.ends_with(".localhost")
@@ -241,6 +241,26 @@ pub(crate) enum WebError {
     /// It did not answer, or not in time.
     #[error("{0}")]
     Unreachable(String),
+    /// Its answer has more bytes than were wanted.
+    #[error("{0}")]
+    TooLong(String),
+}
+
+/// What one question may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) within: Duration,
+    /// Of the answer.
+    pub(crate) bytes_max: usize,
+}
+
+/// The whole of an answer, and where it came from.
+#[derive(Debug)]
+pub(crate) struct Fetched {
+    pub(crate) url: Url,
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    pub(crate) body: Vec<u8>,
 }
 
 /// The status and the body.
@@ -280,7 +300,7 @@ impl Web {
             "https" => {}
             "http" if same_host && self.entry.scheme() == "http" => {}
             "http" if is_own_machine(url) && self.reach == Reach::Own => {}
-            "http" => return forbidden("is not encrypted (http), which a sign-in must be"),
+            "http" => return forbidden("is not encrypted (http), which it must be"),
             _ => return forbidden("is no web address (https)"),
         }
         if url.host_str().is_none() || !url.username().is_empty() || url.password().is_some() {
@@ -311,24 +331,42 @@ impl Web {
     }
 
     pub(crate) async fn get(&self, url: &Url) -> Result<Answer, WebError> {
+        let accept = HeaderMap::from_iter([(
+            reqwest::header::ACCEPT,
+            reqwest::header::HeaderValue::from_static("application/json"),
+        )]);
+        let Fetched { status, body, .. } = self.fetch(url, accept, EXCHANGE, &mut |_| {}).await?;
+        Ok(Answer { status, body })
+    }
+
+    /// Ask for something that may be large. `heard` is told how many bytes have come.
+    pub(crate) async fn fetch(
+        &self,
+        url: &Url,
+        headers: HeaderMap,
+        bounds: Bounds,
+        heard: &mut (dyn FnMut(u64) + Send),
+    ) -> Result<Fetched, WebError> {
         let mut url = url.clone();
         for _ in 0..=REDIRECTS_MAX {
-            let accept = HeaderMap::from_iter([(
-                reqwest::header::ACCEPT,
-                reqwest::header::HeaderValue::from_static("application/json"),
-            )]);
-            let response = self.send(Method::GET, &url, accept, String::new()).await?;
-            if !response.status().is_redirection() {
-                return answer(&url, response).await;
+            let sent = self.send(Method::GET, &url, headers.clone(), String::new(), bounds);
+            let response = sent.await?;
+            if response.status().is_redirection() {
+                let target = response.headers().get(LOCATION);
+                let target = target
+                    .and_then(|target| target.to_str().ok())
+                    .and_then(|target| url.join(target).ok());
+                if let Some(target) = target.filter(|target| target.origin() == url.origin()) {
+                    url = target;
+                    continue;
+                }
             }
-            let target = response.headers().get(LOCATION);
-            let target = target
-                .and_then(|target| target.to_str().ok())
-                .and_then(|target| url.join(target).ok());
-            match target {
-                Some(target) if target.origin() == url.origin() => url = target,
-                _ => return answer(&url, response).await,
-            }
+            return Ok(Fetched {
+                status: response.status(),
+                headers: response.headers().clone(),
+                body: body(&url, response, bounds, heard).await?,
+                url,
+            });
         }
         Err(WebError::Unreachable(format!(
             "{} redirects more than {REDIRECTS_MAX} times",
@@ -343,8 +381,13 @@ impl Web {
         body: String,
     ) -> Result<Answer, WebError> {
         // A redirect would take the secrets in the body elsewhere.
-        let response = self.send(Method::POST, url, headers, body).await?;
-        answer(url, response).await
+        let response = self
+            .send(Method::POST, url, headers, body, EXCHANGE)
+            .await?;
+        Ok(Answer {
+            status: response.status(),
+            body: self::body(url, response, EXCHANGE, &mut |_| {}).await?,
+        })
     }
 
     async fn send(
@@ -353,6 +396,7 @@ impl Web {
         url: &Url,
         headers: HeaderMap,
         body: String,
+        bounds: Bounds,
     ) -> Result<Response, WebError> {
         self.check(url)?;
         // Each question has a client of its own, bound to the addresses that were looked at: a name
@@ -360,7 +404,7 @@ impl Web {
         let found = self.judge(url, resolve(url).await.unwrap_or_default())?;
         let (login, target) = (self.login.clone(), url.clone());
         let client = tokio::task::spawn_blocking(move || {
-            let mut builder = builder(&target, &login)?.timeout(EXCHANGE);
+            let mut builder = builder(&target, &login)?.timeout(bounds.within);
             // Where a proxy resolves names, ours are not used; elsewhere no name without an address.
             if literal(&target).is_none()
                 && let Some(host) = target.host_str()
@@ -378,34 +422,40 @@ impl Web {
             .headers(headers)
             .body(body)
             .send();
-        sent.await.map_err(|error| unreachable(url, &error))
+        sent.await.map_err(|error| unreachable(url, &error, bounds))
     }
 }
 
-async fn answer(url: &Url, mut response: Response) -> Result<Answer, WebError> {
-    let status = response.status();
+/// The deadline of the exchange covers the body.
+async fn body(
+    url: &Url,
+    mut response: Response,
+    bounds: Bounds,
+    heard: &mut (dyn FnMut(u64) + Send),
+) -> Result<Vec<u8>, WebError> {
     let mut body = Vec::new();
-    // The exchange's deadline covers the body.
     while let Some(piece) = response
         .chunk()
         .await
-        .map_err(|error| unreachable(url, &error))?
+        .map_err(|error| unreachable(url, &error, bounds))?
     {
-        if body.len() + piece.len() > ANSWER_BYTES_MAX {
-            return Err(WebError::Unreachable(format!(
-                "{} answered with more than {ANSWER_BYTES_MAX} bytes",
-                shown(url)
+        if body.len() + piece.len() > bounds.bytes_max {
+            return Err(WebError::TooLong(format!(
+                "{} answered with more than {} bytes",
+                shown(url),
+                bounds.bytes_max
             )));
         }
         body.extend_from_slice(&piece);
+        heard(body.len() as u64);
     }
-    Ok(Answer { status, body })
+    Ok(body)
 }
 
-fn unreachable(url: &Url, error: &reqwest::Error) -> WebError {
+fn unreachable(url: &Url, error: &reqwest::Error, bounds: Bounds) -> WebError {
     let at = shown(url);
     WebError::Unreachable(if error.is_timeout() {
-        format!("{at} did not answer within {} s", EXCHANGE.as_secs())
+        format!("{at} did not answer within {} s", bounds.within.as_secs())
     } else {
         format!("{at} cannot be reached: {}", root(error))
     })

@@ -16,6 +16,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bollard::models::{ContainerCreateBody, ContainerInspectResponse};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -43,6 +44,9 @@ pub struct ContainerConfig {
     pub owner: String,
     /// Folder in which each live owner holds a lock file, so that others can tell the dead.
     pub owner_lock_dir: PathBuf,
+    /// A folder of this machine that guests see as `/packages`, to read and not to write. What comes
+    /// into it later is seen at once.
+    pub packages: Option<PathBuf>,
     /// Facts of the environment.
     pub search: EngineSearch,
     /// How many started containers wait for a guest to be wanted.
@@ -158,35 +162,46 @@ impl ContainerSandbox {
         }
         let image = image::ensure(&engine, &config.image, config.only_ready, &*progress).await?;
 
-        let body = spec::body(&spec::Spec {
+        let mut spec = spec::Spec {
             image: &config.image,
             user: &config.user,
             limits: &config.limits,
             boot: guest::BOOT,
             volumes: &image.volumes,
+            packages: config.packages.as_deref(),
             hard: spec::HardLimits::of_this_process(),
             labels: reap::labels(&owners, &config.owner),
-        });
-        // The first container shows what the engine makes of the limits.
-        let (first, remarks) = live::create(&engine, &config.owner, &body).await?;
-        let inspect = engine.docker.inspect_container(&first, None);
-        let created = match engine
-            .ask("inspect a container", INSPECT_WITHIN, inspect)
-            .await
-        {
-            Ok(created) => created,
-            Err(error) => {
-                reap::remove(&engine, &first).await;
-                return Err(error);
-            }
         };
-        let enforced = spec::read_back(&config.limits, &created);
+        // The first container shows what the engine makes of the limits.
+        let first = loop {
+            match First::create(&engine, &config.owner, &spec).await {
+                Ok(first) if spec.packages.is_none() || spec::sees_packages(&first.created) => {
+                    break first;
+                }
+                // It could be written to.
+                Ok(first) => reap::remove(&engine, &first.id).await,
+                // An engine on another machine may not have the folder.
+                Err(SandboxError::Engine { .. }) if spec.packages.is_some() => {}
+                Err(error) => return Err(error),
+            }
+            // Everything else works without it.
+            spec.packages = None;
+        };
+        let sees_packages = spec.packages.is_some();
+        let enforced = spec::read_back(&config.limits, &first.created);
+        let First {
+            id: first,
+            body,
+            remarks,
+            ..
+        } = *first;
 
         let closing = CancellationToken::new();
         let memory = enforced.limits.get("memory_bytes_max");
         let shared = Arc::new(Shared {
             memory_kills: memory.is_some_and(|fact| fact.how == Enforcement::Cgroup),
             boot: guest::boot_message(&enforced.rlimits),
+            sees_packages,
             engine,
             owner: config.owner,
             body,
@@ -363,6 +378,42 @@ pub async fn look_for_engines(search: &EngineSearch) -> Vec<EnginePlace> {
 pub const SHUT_DOWN_WITHIN: Duration = Duration::from_secs(10);
 
 const INSPECT_WITHIN: Duration = Duration::from_secs(10);
+
+/// The first container of a sandbox, created and not started.
+struct First {
+    id: String,
+    body: ContainerCreateBody,
+    /// What the engine says of it.
+    created: ContainerInspectResponse,
+    remarks: Vec<String>,
+}
+
+impl First {
+    async fn create(
+        engine: &engine::Engine,
+        owner: &str,
+        spec: &spec::Spec<'_>,
+    ) -> Result<Box<Self>, SandboxError> {
+        let body = spec::body(spec);
+        let (id, remarks) = live::create(engine, owner, &body).await?;
+        let inspect = engine.docker.inspect_container(&id, None);
+        let inspected = engine
+            .ask("inspect a container", INSPECT_WITHIN, inspect)
+            .await;
+        match inspected {
+            Ok(created) => Ok(Box::new(Self {
+                id,
+                body,
+                created,
+                remarks,
+            })),
+            Err(error) => {
+                reap::remove(engine, &id).await;
+                Err(error)
+            }
+        }
+    }
+}
 
 fn live_owner(config: &ContainerConfig) -> std::io::Result<(Owners, owner::OwnerLock)> {
     let owners = Owners::open(&config.owner_lock_dir)?;

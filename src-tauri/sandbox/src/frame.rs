@@ -36,6 +36,9 @@ pub enum Kind {
     Reply = 2,
     /// Raise `KeyboardInterrupt` in the run with this id.
     Interrupt = 3,
+    /// A read-only file for `/packages`, which goes no further than the worker of an embedded guest;
+    /// the payload is a 2-byte length, that many bytes of name, then the content.
+    Mount = 4,
     /// The guest is ready; id is 0.
     Hello = 16,
     /// Bytes for stdout; id is the run that printed them; the payload is raw.
@@ -59,6 +62,7 @@ impl Kind {
             1 => Self::Run,
             2 => Self::Reply,
             3 => Self::Interrupt,
+            4 => Self::Mount,
             16 => Self::Hello,
             17 => Self::Stdout,
             18 => Self::Stderr,

@@ -9,12 +9,13 @@ use serde_json::json;
 pub(crate) const BOOT: &str = include_str!("guest/boot.py");
 
 /// The modules that the boot program finds in the message, by name.
-const MODULES: [(&str, &str); 10] = [
+const MODULES: [(&str, &str); 11] = [
     ("calls", include_str!("guest/calls.py")),
     ("display", include_str!("guest/display.py")),
     ("door", include_str!("guest/door.py")),
     ("interrupts", include_str!("guest/interrupts.py")),
     ("output", include_str!("guest/output.py")),
+    ("packages", include_str!("guest/packages.py")),
     ("report", include_str!("guest/report.py")),
     ("runner", include_str!("guest/runner.py")),
     ("runtime", include_str!("guest/runtime.py")),

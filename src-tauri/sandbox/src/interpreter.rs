@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::frame::{self, Frame, Kind};
+use crate::mounts::{Mounting, Mounts};
 use crate::{CallError, CallHandler, Gauge, SandboxError};
 
 /// Calls of one guest that are answered at the same time, whatever they are for. Above it the guest
@@ -52,6 +53,8 @@ pub struct Guest {
     pub end: Box<dyn FnOnce(bool) -> BoxFuture<'static, GuestExit> + Send>,
     /// Measures what it uses, where the backend can.
     pub gauge: Option<Gauge>,
+    /// How files come into its `/packages` while it lives.
+    pub mounting: Mounting,
 }
 
 /// How a guest ended.
@@ -179,6 +182,7 @@ pub struct Interpreter {
     hello: GuestHello,
     exit: watch::Receiver<Option<GuestExit>>,
     gauge: Option<Gauge>,
+    mounts: Mounts,
 }
 
 enum Command {
@@ -219,6 +223,7 @@ impl Interpreter {
                 let (exit_sender, exit) = watch::channel(None);
                 let (writes, to_write) = mpsc::channel(WRITES_WAITING_MAX);
                 tokio::spawn(write_frames(guest.input, to_write));
+                let mounts = Mounts::new(guest.mounting, writes.downgrade());
                 let driver = Driver {
                     output: guest.output,
                     end: Some(guest.end),
@@ -235,6 +240,7 @@ impl Interpreter {
                     hello,
                     exit,
                     gauge: guest.gauge,
+                    mounts,
                 });
             }
             Ok(Err(reason)) => reason,
@@ -258,6 +264,11 @@ impl Interpreter {
     /// Measures what the guest uses, where its backend can.
     pub fn gauge(&self) -> Option<Gauge> {
         self.gauge.clone()
+    }
+
+    /// The way to give it another package.
+    pub fn mounts(&self) -> Mounts {
+        self.mounts.clone()
     }
 
     /// Whether it can take another run.
@@ -609,7 +620,7 @@ impl Driver {
                 }
             }
             Kind::Hello => return Err(Lost::Violated("a second greeting".to_owned())),
-            Kind::Run | Kind::Reply | Kind::Interrupt => {
+            Kind::Run | Kind::Reply | Kind::Interrupt | Kind::Mount => {
                 return Err(Lost::Violated(format!("{:?} from a guest", frame.kind)));
             }
         }

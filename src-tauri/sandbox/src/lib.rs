@@ -10,6 +10,7 @@ pub mod frame;
 mod guest;
 mod interpreter;
 mod limits;
+mod mounts;
 mod usage;
 #[cfg(feature = "wasi")]
 pub mod wasi;
@@ -26,6 +27,7 @@ pub use interpreter::{
     RunRequest, Stream,
 };
 pub use limits::{Enforcement, LimitFact, SandboxLimits};
+pub use mounts::{MOUNTED_BYTES_MAX, MountError, Mounting, Mounts};
 pub use usage::{Gauge, Usage};
 
 /// What the host does for a guest. One handler serves one run.

@@ -33,7 +33,7 @@ use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
-use crate::{Enforcement, Guest, GuestExit, LimitFact, SandboxError, SandboxLimits};
+use crate::{Enforcement, Guest, GuestExit, LimitFact, Mounting, SandboxError, SandboxLimits};
 pub use snapshot::{Initialized, initialize};
 use spares::{Shape, Spares};
 pub use worker::main as worker_main;
@@ -68,8 +68,19 @@ pub struct Wasi {
     code: PathBuf,
     zips: Vec<PathBuf>,
     python: String,
+    packages: Packages,
     /// Of all clones together.
     spares: Arc<Spares>,
+}
+
+/// The files that a new guest finds in its `/packages`, as of now.
+#[derive(Clone)]
+struct Packages(Arc<dyn Fn() -> Vec<PathBuf> + Send + Sync>);
+
+impl std::fmt::Debug for Packages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Packages")
+    }
 }
 
 /// What is true of the embedded sandbox under some limits.
@@ -130,8 +141,20 @@ impl Wasi {
             code,
             zips: module.zips,
             python: module.python,
+            packages: Packages(Arc::new(Vec::new)),
             spares: Arc::default(),
         }
+    }
+
+    /// Let guests that are started from now on find these files in their `/packages`, to read and not
+    /// to write.
+    #[must_use]
+    pub fn with_packages(
+        mut self,
+        packages: impl Fn() -> Vec<PathBuf> + Send + Sync + 'static,
+    ) -> Self {
+        self.packages = Packages(Arc::new(packages));
+        self
     }
 
     /// The version of the embedded Python in `folder`, compiled or not.
@@ -257,9 +280,14 @@ impl Wasi {
     }
 
     fn new_guest(&self, shape: &Shape) -> Result<Guest, SandboxError> {
+        let packages = (self.packages.0)();
+        let names = packages.iter().filter_map(|path| path.file_name());
+        let names = names.map(|name| name.to_string_lossy().into_owned());
+        let mounting = Mounting::Sent(names.collect());
         let task = worker::Task::Serve(worker::Serve {
             code: self.code.clone(),
             zips: self.zips.clone(),
+            packages,
             limits: shape.limits.clone(),
             grace_ms: shape.grace_ms,
         });
@@ -281,6 +309,7 @@ impl Wasi {
                 Box::pin(end(child, errors, kill))
             }),
             gauge,
+            mounting,
         })
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod connect;
 pub(crate) mod doctor;
 pub(crate) mod login;
 pub(crate) mod memory;
+pub(crate) mod packages;
 pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod secret;

@@ -55,6 +55,8 @@ enum Command {
     Restore(cli::connect::ChangeArguments),
     /// Look at and change what the model remembers
     Memory(cli::memory::MemoryArguments),
+    /// Look at and change the Python packages that are installed for code
+    Packages(cli::packages::PackagesArguments),
     /// Sign in to a remote server with a browser
     Login(cli::login::LoginArguments),
     /// Sign out of it
@@ -100,6 +102,7 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Move(arguments) => cli::connect::run(&arguments, Action::Move, false),
         Command::Restore(arguments) => cli::connect::run(&arguments, Action::Restore, false),
         Command::Memory(arguments) => cli::memory::run(arguments),
+        Command::Packages(arguments) => cli::packages::run(arguments).await,
         Command::Login(arguments) => cli::login::login(arguments).await,
         Command::Logout(arguments) => cli::login::logout(arguments).await,
         Command::Secret(arguments) => cli::secret::run(arguments).await,

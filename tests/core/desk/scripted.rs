@@ -20,7 +20,7 @@ use futures_util::future::BoxFuture;
 use runbridge_core::sandboxes::{ContainerFacts, Guests, SandboxFacts};
 use runbridge_sandbox::container::EngineKind;
 use runbridge_sandbox::frame::{self, HEADER_BYTES, Kind};
-use runbridge_sandbox::{Guest, GuestExit, SandboxError};
+use runbridge_sandbox::{Guest, GuestExit, Mounting, SandboxError};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, DuplexStream};
 use tokio::sync::mpsc;
@@ -68,6 +68,7 @@ impl Guests for Scripted {
                 };
                 async move { Some(used) }.boxed()
             })),
+            mounting: Mounting::Never,
         };
         async { Ok(guest) }.boxed()
     }

@@ -10,7 +10,7 @@ use crate::api::{
     UpdateState,
 };
 use crate::paths::Os;
-use crate::settings::{self, KEEP_RUNS_RANGE, Settings, SettingsFile};
+use crate::settings::{self, KEEP_RUNS_RANGE, Settings};
 
 impl Desk {
     /// Change settings.
@@ -92,15 +92,7 @@ impl Inner {
         if changes.is_empty() {
             return Ok(());
         }
-        let path = self.bridge.paths().settings();
-        let lock = std::sync::Arc::clone(&self.bridge);
-        let _one_at_a_time = lock.writing_settings().await;
-        blocking(move || {
-            let mut file = SettingsFile::open(&path);
-            Ok(file.set_all(&changes)?)
-        })
-        .await?;
-        self.bridge.reload().await;
+        self.bridge.change_settings(changes).await?;
         self.look_at_files();
         Ok(())
     }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use super::limits::{self, Limit};
 use super::units::Unit;
 use super::{
-    Appearance, Backend, Engine, KEEP_RUNS_RANGE, Layer, LogLevel, OutputMode, Sampling,
-    ServerSettings, Settings, SettingsFile, SettingsProblem,
+    Appearance, Backend, Engine, KEEP_RUNS_RANGE, Layer, LogLevel, OutputMode, PackagesPolicy,
+    Sampling, ServerSettings, Settings, SettingsFile, SettingsProblem,
 };
 use crate::clients::parse::{Document, Kind, Value};
 use crate::paths::{Environment, Paths, under_home};
@@ -264,6 +264,31 @@ impl FileLayer<'_> {
                     }
                 }
             }
+        }
+        if let Some(packages) = self.object(root, "packages") {
+            self.choice(
+                packages,
+                "packages.",
+                "policy",
+                PackagesPolicy::FORMS,
+                PackagesPolicy::read,
+                |settings| &mut settings.packages.policy,
+            );
+            let address = |text: &str| {
+                let text = text.trim();
+                let known = ["https://", "http://"]
+                    .iter()
+                    .any(|scheme| text.starts_with(scheme));
+                known.then(|| Some(text.to_owned()))
+            };
+            self.choice(
+                packages,
+                "packages.",
+                "index",
+                "an address: https://HOST/simple",
+                address,
+                |settings| &mut settings.packages.index,
+            );
         }
         if let Some(limits) = self.object(root, "limits") {
             self.limits(limits);

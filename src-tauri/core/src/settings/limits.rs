@@ -104,6 +104,7 @@ limits! {
     server_idle_ms_max Milliseconds 600 * S, S, 6 * H, 24 * 7 * H, None, "A server that nobody has called for so long is stopped.";
     reply_chars_max Characters 20_000, 1_000, 200_000, 10_000_000, None, "Characters of a reply; the rest can be read by range.";
 frame_bytes_max Bytes 64 * MIB, 64 * MIB, 64 * MIB, 64 * MIB, None, "One frame or tool result that crosses the sandbox wall; it cannot be changed.";
+    package_bytes_max Bytes 16 * MIB, 64 * KIB, 60 * MIB, 60 * MIB, None, "One package that is installed for Python, as it is downloaded.";
     memory_value_bytes_max Bytes MIB, KIB, 16 * MIB, 64 * MIB, None, "One remembered value.";
     memory_keys_max Count 10_000, 1, 100_000, 1_000_000, None, "Remembered values.";
 }

@@ -204,7 +204,7 @@ async fn of_issuer(web: &Web, issuer: &str, old: bool) -> Result<Option<Found>, 
         at.set_query(None);
         let answer = match web.get(&at).await {
             Ok(answer) => answer,
-            Err(error @ WebError::Unreachable(_)) => {
+            Err(error @ (WebError::Unreachable(_) | WebError::TooLong(_))) => {
                 unreachable = Some(error);
                 continue;
             }

@@ -13,7 +13,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use runbridge_sandbox::frame::{self, Kind};
 use runbridge_sandbox::{
-    CallError, CallHandler, Guest, GuestExit, Interpreter, OutputSink, RunRequest, Stream,
+    CallError, CallHandler, Guest, GuestExit, Interpreter, Mounting, OutputSink, RunRequest, Stream,
 };
 use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
@@ -125,6 +125,7 @@ async fn drive(pieces: Vec<Bytes>) {
             Box::pin(std::future::ready(GuestExit::default()))
         }),
         gauge: None,
+        mounting: Mounting::Never,
     };
     let attached = Interpreter::attach(guest, Box::new(Sink), Duration::from_secs(30)).await;
     let Ok(mut interpreter) = attached else {

@@ -23,7 +23,7 @@ use tokio_util::task::TaskTracker;
 use super::engine::Engine;
 use super::owner::OwnerLock;
 use super::reap;
-use crate::{Guest, GuestExit, SandboxError, Usage};
+use crate::{Guest, GuestExit, Mounting, SandboxError, Usage};
 
 const CREATE_WITHIN: Duration = Duration::from_secs(10);
 const ATTACH_WITHIN: Duration = Duration::from_secs(10);
@@ -51,6 +51,8 @@ pub(crate) struct Shared {
     pub(crate) body: ContainerCreateBody,
     /// What a guest reads before frames begin.
     pub(crate) boot: Bytes,
+    /// Whether they see the folder of packages.
+    pub(crate) sees_packages: bool,
     /// Whether exceeding the memory limit kills, so that a SIGKILL which is not ours means that.
     pub(crate) memory_kills: bool,
     /// Every task that serves a container.
@@ -191,6 +193,11 @@ pub(crate) async fn boot(shared: Arc<Shared>, id: String) -> Result<Guest, Sandb
         };
         return Err(SandboxError::GuestStart { reason });
     }
+    let mounting = if shared.sees_packages {
+        Mounting::Folder
+    } else {
+        Mounting::Never
+    };
     // Whoever measures may not keep an engine that the bridge has let go of.
     let measured = (Arc::downgrade(&shared), id);
     Ok(Guest {
@@ -201,6 +208,7 @@ pub(crate) async fn boot(shared: Arc<Shared>, id: String) -> Result<Guest, Sandb
             let (shared, id) = measured.clone();
             async move { measure(shared.upgrade()?, id).await }.boxed()
         })),
+        mounting,
     })
 }
 

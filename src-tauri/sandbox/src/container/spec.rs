@@ -2,6 +2,7 @@
 //! its inverse: what the engine says it will enforce, read back.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 
 use crate::SandboxLimits;
 use crate::limits::{Enforcement, LimitFact};
@@ -21,6 +22,8 @@ pub(crate) struct Spec<'a> {
     pub(crate) boot: &'a str,
     /// Folders that the image declares as volumes; see [`body`].
     pub(crate) volumes: &'a [String],
+    /// A folder of this machine that holds packages and nothing else.
+    pub(crate) packages: Option<&'a Path>,
     /// Our own hard limits, where the engine cannot exceed them.
     pub(crate) hard: HardLimits,
     pub(crate) labels: HashMap<String, String>,
@@ -99,6 +102,7 @@ pub(crate) fn body(spec: &Spec<'_>) -> ContainerCreateBody {
             network_mode: Some("none".to_owned()),
             readonly_rootfs: Some(true),
             tmpfs: Some(tmpfs(limits, spec.volumes)),
+            binds: spec.packages.and_then(bind).map(|bind| vec![bind]),
             shm_size: Some(SHM_BYTES),
             cap_drop: Some(vec!["ALL".to_owned()]),
             privileged: Some(false),
@@ -149,6 +153,28 @@ fn tmpfs(limits: &SandboxLimits, volumes: &[String]) -> HashMap<String, String> 
         writable(limits.workspace_bytes_max),
     );
     mounts
+}
+
+/// Where a container sees the packages that were installed.
+const PACKAGES: &str = "/packages";
+
+/// The one thing of this machine that a container sees, to read and not to write. `z` lets the
+/// containers of all our sessions read it where `SELinux` would let none. `None`: the engine could not
+/// tell the end of such a path.
+fn bind(folder: &Path) -> Option<String> {
+    let folder = folder.to_str()?;
+    let after_drive = match folder.as_bytes() {
+        [letter, b':', ..] if letter.is_ascii_alphabetic() => &folder[2..],
+        _ => folder,
+    };
+    (!after_drive.contains([':', ','])).then(|| format!("{folder}:{PACKAGES}:ro,z"))
+}
+
+/// Whether the folder of packages is there and cannot be written to; asked of what was created.
+pub(crate) fn sees_packages(created: &ContainerInspectResponse) -> bool {
+    let mounts = created.mounts.iter().flatten();
+    let mut packages = mounts.filter(|mount| mount.destination.as_deref() == Some(PACKAGES));
+    packages.any(|mount| mount.rw == Some(false))
 }
 
 fn capped(value: u64, hard: Option<u64>) -> i64 {
@@ -340,6 +366,7 @@ mod tests {
             limits: &limits,
             boot: "<boot>",
             volumes: &["/data".to_owned()],
+            packages: Some(Path::new("/home/me/packages")),
             hard: HardLimits {
                 processes: Some(1000),
                 open_files: None,
@@ -371,6 +398,7 @@ mod tests {
                     "AutoRemove": true,
                     "NetworkMode": "none",
                     "ReadonlyRootfs": true,
+                    "Binds": ["/home/me/packages:/packages:ro,z"],
                     "Tmpfs": {
                         "/tmp": "rw,nosuid,nodev,size=67108864,mode=1777",
                         "/workspace": "rw,nosuid,nodev,size=134217728,mode=1777",

@@ -17,6 +17,7 @@ import sys
 import types
 from time import sleep
 
+from _runbridge import packages
 from _runbridge.calls import MCPError, check_json
 from _runbridge.display import images_of
 from _runbridge.door import DISPLAY
@@ -63,6 +64,9 @@ class Runtime:
             proxy._Server__description = server.get("description") or ""
             self._servers[name] = proxy
         self._saved_wanted = context.get("saved_tools")
+        installed = context.get("packages")
+        packages.allowed = installed is not None
+        packages.use(installed or ())
         sys.modules.update(self._modules)
         if not any(finder is self._modules["mcp.servers"].finder for finder in sys.meta_path):
             sys.meta_path.append(self._modules["mcp.servers"].finder)
@@ -374,6 +378,16 @@ class Memories(list):
         return list.__contains__(self, item)
 
 
+class Installed(list):
+    """What is installed; code that awaits it, alone or together with others, gets the same list."""
+
+    __hash__ = object.__hash__
+
+    def __await__(self):
+        return self
+        yield
+
+
 class Api:
     """The functions of `mcp.runtime`."""
 
@@ -520,7 +534,8 @@ class Api:
         """Await all of them together. A failure becomes that item's exception object; the others
         finish."""
         if len(awaitables) == 1 and isinstance(awaitables[0], (list, tuple)):
-            awaitables = awaitables[0]
+            if not inspect.isawaitable(awaitables[0]):
+                awaitables = awaitables[0]
         for item in awaitables:
             if not inspect.isawaitable(item):
                 raise TypeError("gather() awaits coroutines, not %s" % type(item).__name__)
@@ -529,6 +544,32 @@ class Api:
 
     async def _gather(self, *awaitables):
         return await asyncio.gather(*awaitables, return_exceptions=True)
+
+    # Packages.
+
+    def install(self, *requirements):
+        """Have pure Python packages installed by the host, for this session and later ones:
+        `install("tabulate", "markdown>=3")`. Gives a list of what is there now: name, version."""
+        wanted = []
+        for requirement in requirements:
+            wanted.extend(requirement if isinstance(requirement, (list, tuple)) else [requirement])
+        if not wanted or not all(isinstance(requirement, str) for requirement in wanted):
+            raise TypeError('install() takes names of packages, such as "tabulate" or "tabulate>=0.9"')
+        answer = self._ask("packages.install", {"packages": wanted, "present": packages.present()})
+        installed = answer["installed"]
+        packages.use(answer["files"])
+        unseen = packages.unseen(package["file"] for package in installed if package["file"])
+        if unseen:
+            raise RuntimeError(
+                "%s cannot be seen in this container, whose engine runs on another machine; switch "
+                "to Built-in in Sandbox settings" % ", ".join(unseen)
+            )
+        for name in packages.stale(package for package in installed if package["file"]):
+            self._runtime._runner.note(
+                "%s was imported before from elsewhere; a new session imports what is installed now"
+                % name
+            )
+        return Installed(Record(name=p["name"], version=p["version"]) for p in installed)
 
     # The bridge itself.
 

@@ -14,10 +14,10 @@ mod os;
 use crate::SandboxLimits;
 
 /// What a worker takes beside its guest's memory and the checkpoint, which is half of it at
-/// most: frames that wait (128 MiB) or are read or written (64 MiB each), the engine, and the
-/// guest's reserve.
+/// most: frames that wait (128 MiB) or are read or written (64 MiB each), the engine, the
+/// guest's reserve, and files that come while it lives.
 #[cfg(any(target_os = "linux", windows))]
-const DATA_BYTES_BESIDE: u64 = 384 << 20;
+const DATA_BYTES_BESIDE: u64 = (384 << 20) + crate::MOUNTED_BYTES_MAX;
 
 /// Close what the host's other libraries may have left open across the start. To be called before
 /// anything is opened.

@@ -6,12 +6,14 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 use crate::frame::{self, Frame, Kind};
+use crate::mounts;
 
 /// Bytes of frames that wait for the guest. Above it the host's pipe is not read.
 const INBOX_BYTES_MAX: usize = 2 * frame::PAYLOAD_BYTES_MAX;
@@ -68,6 +70,8 @@ pub(super) struct Door {
     for_watch: Condvar,
     // whoever has more than fits, for room.
     room: Condvar,
+    /// How many there are in `State::mounts`, so that a guest that has them all takes no lock.
+    mounts: AtomicUsize,
     output: Box<dyn Output>,
     grace: Duration,
     /// Makes a busy guest look at [`Door::pending`].
@@ -78,6 +82,8 @@ pub(super) struct Door {
 struct State {
     inbox: VecDeque<Frame>,
     inbox_bytes: usize,
+    /// Files that the host sent, in order. They stay: a guest that is restored needs them again.
+    mounts: Vec<(String, Bytes)>,
     /// The run that the guest has taken and not ended.
     active: Option<u64>,
     /// The last run that was active; what is printed in between belongs to it.
@@ -121,6 +127,7 @@ impl Door {
             for_guest: Condvar::new(),
             for_watch: Condvar::new(),
             room: Condvar::new(),
+            mounts: AtomicUsize::new(0),
             output,
             grace,
             nudge,
@@ -145,6 +152,16 @@ impl Door {
                     return Ok(());
                 };
                 state.push(Frame { id, ..frame });
+            }
+            Kind::Mount => {
+                let (name, content) = mounts::read(&frame.payload).ok_or_else(|| {
+                    io::Error::new(io::ErrorKind::InvalidData, "the host sent half a file")
+                })?;
+                let name = name.to_owned();
+                state.mounts.push((name, content));
+                self.mounts.store(state.mounts.len(), Ordering::Release);
+                // Whoever needs it is told by another frame.
+                return Ok(());
             }
             _ => state.push(frame),
         }
@@ -291,6 +308,14 @@ impl Door {
             };
             state = wait(&self.for_guest, state, left);
         }
+    }
+
+    /// The files that came after the first `count`.
+    pub(super) fn mounts_after(&self, count: usize) -> Vec<(String, Bytes)> {
+        if self.mounts.load(Ordering::Acquire) <= count {
+            return Vec::new();
+        }
+        self.state().mounts[count..].to_vec()
     }
 
     /// Take the frame that [`Door::receive`] told of.

@@ -6,8 +6,10 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use bytes::Bytes;
 
 /// A file's content is kept in pieces of this size, shared between clones until one is written.
 const PIECE_BYTES: usize = 64 * 1024;
@@ -153,7 +155,7 @@ enum Body {
         size: u64,
     },
     /// Bytes that came with us.
-    Fixed(Arc<[u8]>),
+    Fixed(Bytes),
 }
 
 #[derive(Clone)]
@@ -205,9 +207,14 @@ pub(crate) struct Files {
     workspace_bytes: u64,
     /// Bytes that the linear memory takes of the common limit.
     memory_bytes_elsewhere: u64,
+    /// Files that came while the guest lived. Of a clone, those that it had then.
+    later: usize,
     /// Nanoseconds since 1970, for time stamps; the caller keeps it.
     pub(crate) now: u64,
 }
+
+/// The folder of packages that were installed.
+pub(crate) const PACKAGES: &str = "packages";
 
 const ROOT: usize = 0;
 /// The descriptor under which the guest finds the tree's root.
@@ -223,6 +230,7 @@ impl Files {
             tmp_bytes: 0,
             workspace_bytes: 0,
             memory_bytes_elsewhere: 0,
+            later: 0,
             now: 0,
         };
         files.put(Area::System, Body::Folder(Folder::new(ROOT)));
@@ -230,6 +238,7 @@ impl Files {
         for (name, area) in [
             ("dev", Area::System),
             ("lib", Area::System),
+            (PACKAGES, Area::System),
             ("tmp", Area::Tmp),
             ("workspace", Area::Workspace),
         ] {
@@ -257,31 +266,46 @@ impl Files {
         files
     }
 
-    /// Put a file of the machine at `/lib/<name>`. Read in place and never written.
-    pub(crate) fn mount(&mut self, name: &str, file: File) -> std::io::Result<()> {
+    /// Put a file of the machine at `/<folder>/<name>`. Read in place and never written.
+    pub(crate) fn mount(&mut self, folder: &str, name: &str, file: File) -> std::io::Result<()> {
         let size = file.metadata()?.len();
         let body = Body::Mounted {
             file: Arc::new(file),
             size,
         };
-        self.add("lib", name, body);
+        self.add(folder, name, body);
         Ok(())
     }
 
-    /// [`Files::mount`] each under its own name.
+    /// [`Files::mount`] each at `/lib` under its own name.
     pub(crate) fn mount_all(&mut self, paths: &[PathBuf]) -> Result<(), String> {
         for path in paths {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            File::open(path)
-                .and_then(|file| self.mount(&name, file))
+            self.mount_one("lib", path)
                 .map_err(|error| format!("{}: {error}", path.display()))?;
         }
         Ok(())
     }
 
-    /// Put bytes at `/<folder>/<name>`; never written.
-    pub(crate) fn fixed(&mut self, folder: &str, name: &str, bytes: Vec<u8>) {
+    /// [`Files::mount`] a file under its own name.
+    pub(crate) fn mount_one(&mut self, folder: &str, path: &Path) -> std::io::Result<()> {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        self.mount(folder, &name, File::open(path)?)
+    }
+
+    /// Put bytes at `/<folder>/<name>`; never written. What is there stays.
+    pub(crate) fn fixed(&mut self, folder: &str, name: &str, bytes: impl Into<Bytes>) {
         self.add(folder, name, Body::Fixed(bytes.into()));
+    }
+
+    /// How many of the files that came later are here; see [`super::door::Door::mounts_after`].
+    pub(crate) fn later(&self) -> usize {
+        self.later
+    }
+
+    /// Put a file at `/packages/<name>` that came later.
+    pub(crate) fn mount_later(&mut self, name: &str, bytes: Bytes) {
+        self.fixed(PACKAGES, name, bytes);
+        self.later += 1;
     }
 
     fn add(&mut self, folder: &str, name: &str, body: Body) {
@@ -290,8 +314,12 @@ impl Files {
             self.attach(ROOT, folder, made);
             made
         });
-        let node = self.put(Area::System, body);
-        self.attach(parent, name, node);
+        let there =
+            matches!(&self.node(parent).body, Body::Folder(in_it) if in_it.get(name).is_some());
+        if !there {
+            let node = self.put(Area::System, body);
+            self.attach(parent, name, node);
+        }
     }
 
     /// Bytes that file contents take.

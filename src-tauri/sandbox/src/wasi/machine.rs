@@ -129,8 +129,17 @@ impl State {
         }
     }
 
+    /// Have the files that the host sent.
+    fn take_mounts(&mut self) {
+        let Some(door) = &self.door else { return };
+        for (name, content) in door.mounts_after(self.files.later()) {
+            self.files.mount_later(&name, content);
+        }
+    }
+
     /// Let the next turn begin, with `memory_bytes` of linear memory in use.
     fn begin_turn(&mut self, memory_bytes: usize) {
+        self.take_mounts();
         let used = memory_bytes + self.files.memory_bytes() as usize;
         self.reserve_given = false;
         self.reserve_bytes = (used + RESERVE_BYTES)
@@ -370,6 +379,8 @@ fn door_functions(linker: &mut Linker<State>) -> Result<(), Error> {
             let (memory, state) = memory.data_and_store_mut(&mut caller);
             match woken {
                 Woken::Frame(frame) => {
+                    // What came before the frame is there when the guest reads it.
+                    state.take_mounts();
                     let mut bytes = [0; 16];
                     bytes[0..4].copy_from_slice(&(frame.kind as u32).to_le_bytes());
                     bytes[4..8].copy_from_slice(&(frame.length as u32).to_le_bytes());

@@ -18,7 +18,7 @@ use wasmtime::{Engine, Module};
 use super::checkpoint::{Checkpoint, Pages};
 use super::confine;
 use super::door::{Door, Output};
-use super::files::{Files, FilesLimits};
+use super::files::{self, Files, FilesLimits};
 use super::machine::{self, Ended, Machine, State, Template};
 use super::preview1::Clock;
 use crate::SandboxLimits;
@@ -38,6 +38,8 @@ pub(super) struct Serve {
     pub(super) code: PathBuf,
     /// Read-only files for `/lib`.
     pub(super) zips: Vec<PathBuf>,
+    /// Read-only files for `/packages`.
+    pub(super) packages: Vec<PathBuf>,
     pub(super) limits: SandboxLimits,
     pub(super) grace_ms: u64,
 }
@@ -103,7 +105,7 @@ fn serve_guest(serve: &Serve) -> Result<(), String> {
     };
     let grace = Duration::from_millis(serve.grace_ms);
     let door = Arc::new(Door::new(Box::new(Stdout::new()), grace, nudge));
-    let files = files(serve)?;
+    let files = first_files(serve)?;
     let pages = Pages::new();
     confine::before_threads(&serve.limits)?;
     // A thread that is still being started needs what is given up next.
@@ -148,7 +150,7 @@ fn load(engine: &Engine, code: &Path) -> Result<Module, String> {
     module.map_err(|error| format!("{}: {error:#}", code.display()))
 }
 
-fn files(serve: &Serve) -> Result<Files, String> {
+fn first_files(serve: &Serve) -> Result<Files, String> {
     let mut files = Files::new(FilesLimits {
         tmp_bytes_max: serve.limits.tmp_bytes_max,
         workspace_bytes_max: serve.limits.workspace_bytes_max,
@@ -156,6 +158,12 @@ fn files(serve: &Serve) -> Result<Files, String> {
         memory_bytes_max: serve.limits.memory_bytes_max,
     });
     files.mount_all(&serve.zips)?;
+    for package in &serve.packages {
+        // One that was removed meanwhile is missed by who imports it, and by nobody else.
+        if let Err(error) = files.mount_one(files::PACKAGES, package) {
+            let _ = writeln!(io::stderr(), "{}: {error}", package.display());
+        }
+    }
     Ok(files)
 }
 

@@ -28,6 +28,8 @@ import time
 from asyncio import base_events
 from concurrent.futures import process as process_pools
 
+from _runbridge import packages
+
 CONTAINER = "switch to Container in Sandbox settings"
 NO_THREADS = (
     "the built-in sandbox has no threads; use `await`, `asyncio.gather` or `asyncio.create_task`, or "
@@ -44,12 +46,10 @@ NO_SIGNALS = (
 MODULES = {
     # Not pure Python, or a part of Python that needs another system: nothing of it can be loaded here.
     "%s is not in the built-in sandbox; " + CONTAINER: """
-        _ctypes _dbm _gdbm annotated_types attr bokeh cffi Crypto cryptography cv2 Cython dask docx
-        duckdb fcntl fitz fpdf gensim grp h5py joblib lxml markdown matplotlib mmap mpmath networkx
-        nltk numba numpy odf pandas PIL plotly polars pptx psutil psycopg2 pwd pyarrow pydantic
-        pydantic_core pypdf PyPDF2 pytest reportlab resource rich scipy seaborn shapely skimage sklearn
-        spacy spwd sqlalchemy statsmodels sympy syslog tensorflow torch tqdm transformers xgboost xlrd
-        xlsxwriter xlwt
+        _ctypes _dbm _gdbm bokeh cffi Crypto cryptography cv2 Cython dask docx duckdb fcntl fitz fpdf
+        gensim grp h5py lxml matplotlib mmap nltk numba numpy pandas PIL polars pptx psutil psycopg2
+        pwd pyarrow pydantic pydantic_core reportlab resource scipy seaborn shapely skimage sklearn
+        spacy spwd sqlalchemy statsmodels syslog tensorflow torch transformers xgboost
     """,
     # No sandbox has one, so that the other kind would be no way out.
     "%s is not here, for the sandbox has no network; use the tools of a server": """
@@ -61,8 +61,8 @@ MODULES = {
         _curses _tkinter curses idlelib pyautogui pygame pyreadline3 PyQt5 PyQt6 readline termios
         tkinter turtle turtledemo wx
     """,
-    "%s is not here, for the sandbox has no network to install from; use an image that has the package, "
-    "and " + CONTAINER: """
+    "%s is not here, for the sandbox has no network to install from; `runtime.install` has the host "
+    "install packages": """
         ensurepip pip setuptools uv venv virtualenv wheel
     """,
     "%s is not in the built-in sandbox, which has no processes; " + CONTAINER: """
@@ -71,6 +71,13 @@ MODULES = {
     "%s is a part of Python on Windows, and the sandbox runs on none": """
         _winapi _winreg msvcrt nt pythoncom pywintypes win32api win32com winreg winsound
     """,
+}
+
+# Pure Python whose package has another name than its module.
+PACKAGES = {
+    "attr": "attrs",
+    "odf": "odfpy",
+    "slugify": "python-slugify",
 }
 
 # Names of a module that is here, in the same way.
@@ -170,11 +177,23 @@ class Finder(importlib.abc.MetaPathFinder):
                 self._told[name] = told % name.lstrip("_")
 
     def find_spec(self, name, path=None, target=None):
-        told = self._told.get(name)
+        told = self._told.get(name) or _told_of_package(name)
         # Who only asks whether it is there hears that it is not.
         if told is not None and sys._getframe(2).f_code.co_name == "_find_and_load_unlocked":
             raise ModuleNotFoundError(told, name=name)
         return None
+
+
+def _told_of_package(name):
+    """What to say of a module that nobody knows here: it may be one that can be had."""
+    if "." in name or name.startswith("_"):
+        return None
+    if packages.allowed:
+        return "No module named %r; if its package is pure Python, `runtime.install(%r)` gets it" % (
+            name,
+            PACKAGES.get(name, name),
+        )
+    return None
 
 
 def name_what_lacks(module, told):
