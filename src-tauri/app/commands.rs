@@ -11,8 +11,8 @@
 use runbridge_core::api::{
     self, Backend, Client, ClientAction, ClientPlan, DiagnosticsFile, EngineChoice, Forgotten,
     ImportMode, ImportReport, Licence, Limit, MemoryInfo, MemoryItem, MemoryOrder, MemoryPage,
-    NewServer, ParsedServers, Place, QuestionAnswer, RunCursor, RunDetail, RunFilter, RunPage,
-    SavedTool, ServerDetail, ServerOutput, SettingsPatch, ToolDetail,
+    NewServer, PackagesPolicy, ParsedServers, Place, QuestionAnswer, RunCursor, RunDetail,
+    RunFilter, RunPage, SavedTool, ServerDetail, ServerOutput, SettingsPatch, ToolDetail,
 };
 use runbridge_core::desk::Answer;
 use tauri::ipc::Invoke;
@@ -50,6 +50,8 @@ pub(crate) fn handler() -> impl Fn(Invoke) -> bool + Send + Sync + 'static {
         set_backend,
         set_engine,
         set_image,
+        set_packages_policy,
+        remove_package,
         pull_image,
         check_sandbox,
         set_limit,
@@ -246,6 +248,16 @@ pub(crate) async fn set_engine(desk: Desk<'_>, engine: EngineChoice) -> Answer<(
 #[tauri::command]
 pub(crate) async fn set_image(desk: Desk<'_>, image: String) -> Answer<()> {
     desk.desk().set_image(image).await
+}
+
+#[tauri::command]
+pub(crate) async fn set_packages_policy(desk: Desk<'_>, policy: PackagesPolicy) -> Answer<()> {
+    desk.desk().set_packages_policy(policy).await
+}
+
+#[tauri::command]
+pub(crate) async fn remove_package(desk: Desk<'_>, name: String) -> Answer<()> {
+    desk.desk().remove_package(name).await
 }
 
 #[tauri::command]

@@ -1,7 +1,7 @@
 // Every sentence that a user reads. Views hold none, so that another language is another file of this
 // shape. Numbers come in already written by `format.ts`.
 
-import type { ApiError, ClientAction, ErrorCode, LimitGroup, MemoryOrder, RunStatus, TextFormat } from './ipc/bindings';
+import type { ApiError, ClientAction, ErrorCode, LimitGroup, MemoryOrder, PackagesPolicy, RunStatus, TextFormat } from './ipc/bindings';
 import type { View } from './state/navigation.svelte';
 
 interface ErrorWords {
@@ -406,7 +406,7 @@ export const words = {
   },
 
   sandbox: {
-    parts: { backend: 'Backend', limits: 'Limits', running: 'Running', scratch: 'Try it' },
+    parts: { backend: 'Backend', packages: 'Packages', limits: 'Limits', running: 'Running', scratch: 'Try it' },
     partsLabel: 'Parts of the sandbox',
     ready: (what: string): string => `Python runs in ${what}.`,
     container: (engine: string): string => `a container of ${engine}`,
@@ -425,7 +425,7 @@ export const words = {
       wasi: {
         name: 'Built-in',
         needs: 'Needs nothing installed. Starts in milliseconds.',
-        gives: 'Python’s standard library; no packages with native code, no child processes.',
+        gives: 'Python’s standard library and pure packages; no native code, no child processes.',
       },
       container: {
         name: 'Container',
@@ -453,6 +453,24 @@ export const words = {
     pulling: (done: string, total: string): string => `${done} of ${total}`,
     pull: 'Pull',
     use: 'Use',
+    packages: 'Python packages',
+    packagesCaption: 'Pure Python alone. They run inside the sandbox, and are there in every later session.',
+    packagesPolicy: 'When code wants a package',
+    packagesPolicies: { off: 'Off', ask: 'Ask', allow: 'Allow' } satisfies Record<PackagesPolicy, string>,
+    packagesAbouts: {
+      off: 'Nothing is installed, and what is installed is not seen.',
+      ask: 'You are asked each time.',
+      allow: 'It is installed without a question.',
+    } satisfies Record<PackagesPolicy, string>,
+    packagesFrom: (host: string): string => `From ${host}`,
+    packagesFromNowhere: 'No package index is known. Name one as packages.index in settings.json.',
+    installed: 'Installed',
+    noPackages: 'No packages are installed',
+    noPackagesText: 'Code installs one with runtime.install("name"), if you allow it.',
+    packageAbout: (size: string, host: string): string => `${size} · from ${host}`,
+    packageNeeded: 'needed by another',
+    removePackage: (name: string): string => `Remove ${name}`,
+    remove: 'Remove',
     wasiTitle: 'Built-in Python',
     wasiStates: { ready: 'Ready', preparing: 'Being prepared for this computer', unavailable: 'Not usable' },
     python: (version: string): string => `Python ${version}`,
@@ -496,6 +514,7 @@ export const words = {
       server_idle_ms_max: 'Idle server stops after',
       reply_chars_max: 'Length of a reply',
       frame_bytes_max: 'Largest tool result',
+      package_bytes_max: 'Largest package',
       memory_value_bytes_max: 'Largest remembered value',
       memory_keys_max: 'Remembered values',
     } as Record<string, string>,
@@ -517,6 +536,7 @@ export const words = {
       server_idle_ms_max: 'It is started again with the next call.',
       reply_chars_max: 'Characters that the model reads at once. It can ask for the rest.',
       frame_bytes_max: 'On its way into a sandbox.',
+      package_bytes_max: 'Of one that code has installed, as it is downloaded.',
       memory_value_bytes_max: 'What one key may hold.',
       memory_keys_max: 'Beyond it, something must be forgotten first.',
     } as Record<string, string>,

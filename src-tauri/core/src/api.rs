@@ -43,8 +43,9 @@ pub use question::{
     Choice, Question, QuestionAnswer, QuestionField, QuestionInput, QuestionWay, TextFormat,
 };
 pub use sandbox::{
-    Backend, ContainerEngine, EngineChoice, EngineState, ImageState, Interpreter, Limit,
-    LimitGroup, LimitUnit, Measure, SandboxKind, SandboxState, SandboxStatus, SetBy, WasiState,
+    Backend, ContainerEngine, EngineChoice, EngineState, ImageState, InstalledPackage, Interpreter,
+    Limit, LimitGroup, LimitUnit, Measure, Packages, PackagesPolicy, SandboxKind, SandboxState,
+    SandboxStatus, SetBy, WasiState,
 };
 pub use server::{
     EntryProblem, NewServer, NewTransport, NewVariable, ParsedServers, Server, ServerDetail,

@@ -349,6 +349,19 @@ replaced: number,
 /** Keys that stayed as they were. */
 kept: number, };
 
+/** One of them. */
+export type InstalledPackage = {
+/** Its name. */
+name: string,
+/** Its version. */
+version: string,
+/** Of its wheel. */
+sizeBytes: number,
+/** The host that it came from. */
+index: string,
+/** Nobody asked for it by name: another one needs it, or did. */
+needed: boolean, };
+
 /** A live Python with its variables. */
 export type Interpreter = {
 /** Identifier. */
@@ -516,6 +529,18 @@ name: string,
 value: string,
 /** Keep it in the secret store. */
 secret: boolean, };
+
+/** Packages that code had installed, for all sessions. */
+export type Packages = {
+/** The choice. */
+policy: PackagesPolicy,
+/** The host that they come from; `None`: none is known. */
+index: string | null,
+/** By name. */
+installed: Array<InstalledPackage>, };
+
+/** Whether code may have packages installed. */
+export type PackagesPolicy = "off" | "ask" | "allow";
 
 /** What a pasted piece of some client's JSON says. */
 export type ParsedServers = {
@@ -725,7 +750,9 @@ wasi: WasiState,
 /** Python's version inside, once a guest said so. */
 python: string | null,
 /** Limits that this sandbox does not enforce, and other things to know. */
-warnings: Array<ApiError>, };
+warnings: Array<ApiError>,
+/** Packages that code had installed. */
+packages: Packages, };
 
 /** A function that a model saved for later sessions. */
 export type SavedTool = {
@@ -1050,6 +1077,10 @@ export interface Commands {
   set_engine: { arguments: { engine: EngineChoice }; result: null };
   /** Chooses the image. */
   set_image: { arguments: { image: string }; result: null };
+  /** Chooses whether code may have packages installed. */
+  set_packages_policy: { arguments: { policy: PackagesPolicy }; result: null };
+  /** Takes an installed package away from sessions that begin after this. */
+  remove_package: { arguments: { name: string }; result: null };
   /** Pulls the image; how far it got comes as `sandbox` changes. */
   pull_image: { arguments: Record<string, never>; result: null };
   /** Looks for engines again. */

@@ -9,8 +9,8 @@
 use super::{
     Backend, Client, ClientAction, ClientPlan, DiagnosticsFile, EngineChoice, Forgotten,
     ImportMode, ImportReport, Licence, Limit, MemoryInfo, MemoryItem, MemoryOrder, MemoryPage,
-    NewServer, ParsedServers, Place, QuestionAnswer, RunCursor, RunDetail, RunFilter, RunPage,
-    SavedTool, ServerDetail, ServerOutput, SettingsPatch, State, ToolDetail,
+    NewServer, PackagesPolicy, ParsedServers, Place, QuestionAnswer, RunCursor, RunDetail,
+    RunFilter, RunPage, SavedTool, ServerDetail, ServerOutput, SettingsPatch, State, ToolDetail,
 };
 
 macro_rules! commands {
@@ -85,6 +85,10 @@ commands! {
     set_engine { engine: EngineChoice } -> ();
     /// Chooses the image.
     set_image { image: String } -> ();
+    /// Chooses whether code may have packages installed.
+    set_packages_policy { policy: PackagesPolicy } -> ();
+    /// Takes an installed package away from sessions that begin after this.
+    remove_package { name: String } -> ();
     /// Pulls the image; how far it got comes as `sandbox` changes.
     pull_image {} -> ();
     /// Looks for engines again.

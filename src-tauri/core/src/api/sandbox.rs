@@ -64,6 +64,51 @@ pub struct SandboxStatus {
     pub python: Option<String>,
     /// Limits that this sandbox does not enforce, and other things to know.
     pub warnings: Vec<ApiError>,
+    /// Packages that code had installed.
+    pub packages: Packages,
+}
+
+/// Whether code may have packages installed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "bindings", derive(ts_rs::TS))]
+pub enum PackagesPolicy {
+    /// No, and those that are installed are not seen.
+    Off,
+    /// The user is asked each time.
+    Ask,
+    /// Yes.
+    Allow,
+}
+
+/// Packages that code had installed, for all sessions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "bindings", derive(ts_rs::TS))]
+pub struct Packages {
+    /// The choice.
+    pub policy: PackagesPolicy,
+    /// The host that they come from; `None`: none is known.
+    pub index: Option<String>,
+    /// By name.
+    pub installed: Vec<InstalledPackage>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+#[cfg_attr(feature = "bindings", derive(ts_rs::TS))]
+pub struct InstalledPackage {
+    /// Its name.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+    /// Of its wheel.
+    pub size_bytes: u64,
+    /// The host that it came from.
+    pub index: String,
+    /// Nobody asked for it by name: another one needs it, or did.
+    pub needed: bool,
 }
 
 /// What came of the choice.

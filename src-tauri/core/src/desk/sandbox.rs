@@ -7,10 +7,11 @@ use serde_json::Value;
 
 use super::{Answer, Desk, Inner, engines, errors, lock};
 use crate::api::{
-    ApiError, Backend, EngineChoice, ErrorCode, ImageState, Interpreter, SandboxKind, SandboxState,
-    SandboxStatus, WasiState,
+    self, ApiError, Backend, EngineChoice, ErrorCode, ImageState, InstalledPackage, Interpreter,
+    PackagesPolicy, SandboxKind, SandboxState, SandboxStatus, WasiState,
 };
 use crate::interpreters::LiveInterpreter;
+use crate::packages;
 use crate::request::SESSION_DEFAULT;
 use crate::sandboxes::{SandboxFacts, Standing};
 use crate::settings::{self, Settings};
@@ -45,6 +46,32 @@ impl Desk {
                 .hint("Give a name such as python:3.14-slim"));
         }
         self.0.choose("image", image.into()).await
+    }
+
+    /// Choose whether code may have packages installed.
+    pub async fn set_packages_policy(&self, policy: PackagesPolicy) -> Answer<()> {
+        let policy = match policy {
+            PackagesPolicy::Off => settings::PackagesPolicy::Off,
+            PackagesPolicy::Ask => settings::PackagesPolicy::Ask,
+            PackagesPolicy::Allow => settings::PackagesPolicy::Allow,
+        };
+        let keys = vec!["packages".to_owned(), "policy".to_owned()];
+        let value = Some(policy.as_str().into());
+        self.0.write_settings(vec![(keys, value)]).await?;
+        // Sandboxes that are started from now on see packages, or none.
+        let bridge = &self.0.bridge;
+        bridge.sandboxes().prepare(&bridge.settings());
+        self.0.look_at_sandbox();
+        Ok(())
+    }
+
+    /// Take an installed package away. One that is gone already is as good.
+    pub async fn remove_package(&self, name: String) -> Answer<()> {
+        packages::remove(&self.0.bridge, &name)
+            .await
+            .map_err(|error| errors::internal(error.to_string()))?;
+        self.0.look_at_sandbox();
+        Ok(())
     }
 
     /// Pull the image; how far it got comes as changes of the sandbox.
@@ -136,6 +163,31 @@ impl Inner {
                 .map(|warning| ApiError::new(ErrorCode::LimitNotEnforced, warning.clone()))
                 .collect(),
             engines: found,
+            packages: self.packages(&settings),
+        }
+    }
+
+    fn packages(&self, settings: &Settings) -> api::Packages {
+        let packages = self.bridge.packages();
+        let setting = settings.packages.index.as_deref();
+        let index = packages.index_host(setting, &self.bridge.environment());
+        let installed = packages.installed().into_iter();
+        api::Packages {
+            policy: match settings.packages.policy {
+                settings::PackagesPolicy::Off => PackagesPolicy::Off,
+                settings::PackagesPolicy::Ask => PackagesPolicy::Ask,
+                settings::PackagesPolicy::Allow => PackagesPolicy::Allow,
+            },
+            index: index.ok(),
+            installed: installed
+                .map(|package| InstalledPackage {
+                    name: package.name,
+                    version: package.version,
+                    size_bytes: package.bytes,
+                    index: package.index,
+                    needed: !package.wanted,
+                })
+                .collect(),
         }
     }
 

@@ -172,6 +172,15 @@ export function sandbox(): SandboxStatus {
     wasi: { type: 'ready', python: '3.13.5' },
     python: '3.14.0',
     warnings: [],
+    packages: {
+      policy: 'ask',
+      index: 'packages.example.com',
+      installed: [
+        { name: 'markdown', version: '3.10.1', sizeBytes: 108_412, index: 'packages.example.com', needed: false },
+        { name: 'mdurl', version: '0.1.2', sizeBytes: 9_979, index: 'packages.example.com', needed: true },
+        { name: 'rich', version: '14.2.0', sizeBytes: 243_393, index: 'packages.example.com', needed: false },
+      ],
+    },
   };
 }
 

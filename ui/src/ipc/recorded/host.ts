@@ -585,6 +585,15 @@ class RecordedBridge implements Host {
       this.#sandbox({ image, imageState: { type: 'missing' } });
       return null;
     },
+    set_packages_policy: ({ policy }) => {
+      this.#sandbox({ packages: { ...this.#state.sandbox.packages, policy } });
+      return null;
+    },
+    remove_package: ({ name }) => {
+      const { packages } = this.#state.sandbox;
+      this.#sandbox({ packages: { ...packages, installed: packages.installed.filter((it) => it.name !== name) } });
+      return null;
+    },
     pull_image: () => {
       const total = 124 * MiB;
       const steps = async (): Promise<void> => {
