@@ -187,6 +187,24 @@ print(json.dumps([
 }
 
 #[tokio::test]
+async fn without_a_folder_of_packages_a_guest_sees_none() {
+    on_every_engine(async |engine| {
+        let bench = Bench::new(&engine);
+        let sandbox = bench.open().await;
+        let guest = sandbox.start().await.unwrap();
+        assert_eq!(guest.mounting, runbridge_sandbox::Mounting::Without);
+        let mut python = Python::new(guest).await;
+        let seen = python
+            .run("import os\nprint(os.path.exists('/packages'))")
+            .await;
+        assert_eq!(seen.stdout, "False\n");
+        python.end(true).await;
+        sandbox.shut_down().await;
+    })
+    .await;
+}
+
+#[tokio::test]
 async fn an_engine_without_the_folder_runs_all_the_same() {
     on_every_engine(async |engine| {
         let mut bench = Bench::new(&engine);

@@ -8,12 +8,14 @@ use runbridge_testkit::{
 };
 use serde_json::{Value, json};
 
-use crate::{on, on_both_kinds, on_every_sandbox};
+use crate::{on, on_both_kinds, on_every_engine, on_every_sandbox};
 
 on_every_sandbox!(
     an_installed_package_is_there_at_once_and_stays,
     nobody_can_write_where_packages_are,
 );
+
+on_every_engine!(a_container_sees_packages_once_they_are_allowed,);
 
 on_both_kinds!(
     what_cannot_be_had_says_why_and_leaves_nothing,
@@ -334,14 +336,44 @@ fn an_interrupted_installation_leaves_nothing_and_its_time_is_not_the_runs() {
 }
 
 /// A bridge that asks, and a second client of it that can.
-fn asking(index: &Index, offers: Value) -> (Bridge, McpClient) {
-    let options: BridgeOptions = on(Engine::builtin()).settings(settings(index, "ask"));
-    let bridge = options.start(TempHome::new());
+fn asking(engine: Engine, index: &Index, offers: Value) -> (Bridge, McpClient) {
+    let options: BridgeOptions = on(engine).settings(settings(index, "ask"));
+    let bridge = options.start(open_home());
     let path = bridge.home().path().to_owned();
     let mut client = McpClient::spawn(bridge.program(), &[], &path, bridge.variables());
     client.offer(offers);
     client.greet(Era::Initialize("2025-06-18")).unwrap();
     (bridge, client)
+}
+
+/// Until somebody has said yes, a container sees nothing of this machine.
+fn a_container_sees_packages_once_they_are_allowed(engine: Engine) {
+    let index = Index::start();
+    index.put(Wheel::new("one", "1.0"));
+    let (bridge, client) = asking(engine, &index, json!({ "elicitation": {} }));
+    let home = bridge.home().path().to_string_lossy().into_owned();
+    let run = |code: &str, session: &str| {
+        client.run_with(json!({ "code": code, "timeout": 30, "session": session }))
+    };
+    let mounts = run("print(open('/proc/self/mountinfo').read())", "first");
+    assert_eq!(mounts.status(), "success", "{}", mounts.text());
+    assert!(!mounts.stdout().contains(&home), "{}", mounts.stdout());
+    let allow = json!({ "action": "accept", "content": { "allow": "this once" } });
+    client.answer("elicitation/create", allow);
+    let reply = run("runtime.install('one')", "first");
+    assert_eq!(reply.status(), "error", "{}", reply.text());
+    let told = "one can be imported in every session that begins now; this one began when packages were not \
+                allowed yet";
+    assert!(reply.text().contains(told), "{}", reply.text());
+    let reply = run("import one\nprint(one.__file__)", "second");
+    assert_eq!(
+        reply.stdout(),
+        "/packages/one-1.0-py3-none-any.whl/one.py\n",
+        "{}",
+        reply.text()
+    );
+    client.close();
+    bridge.close();
 }
 
 #[test]
@@ -350,7 +382,7 @@ fn the_user_is_asked_and_their_word_counts() {
     for name in ["one", "two", "three", "four"] {
         index.put(Wheel::new(name, "1.0"));
     }
-    let (bridge, client) = asking(&index, json!({ "elicitation": {} }));
+    let (bridge, client) = asking(Engine::builtin(), &index, json!({ "elicitation": {} }));
     let install = |name: &str| {
         let code = format!("print(runtime.install('{name}'))");
         client.run_with(json!({ "code": code, "timeout": 30 }))
@@ -403,7 +435,7 @@ fn the_user_is_asked_and_their_word_counts() {
 fn without_anybody_to_ask_it_is_said_where_to_allow_it() {
     let index = Index::start();
     index.put(Wheel::new("tiny", "1.0"));
-    let (bridge, client) = asking(&index, json!({}));
+    let (bridge, client) = asking(Engine::builtin(), &index, json!({}));
     let reply = client.run_with(json!({ "code": "runtime.install('tiny')", "timeout": 30 }));
     for told in [
         "the user must allow this, and nobody could be asked: the client runbridge-testkit",

@@ -68,8 +68,10 @@ test('parts are walked with the arrows', async () => {
   const page = await open({ view: 'sandbox' });
   await page.getByRole('tab', { name: 'Backend' }).focus();
   await page.keyboard.press('ArrowRight');
+  await page.keyboard.press('ArrowRight');
   await expect.poll(() => page.getByRole('tab', { name: 'Limits' }).getAttribute('aria-selected')).toBe('true');
   await page.getByText('Time for a run', { exact: true }).waitFor();
+  await page.keyboard.press('ArrowLeft');
   await page.keyboard.press('ArrowLeft');
   await page.keyboard.press('ArrowLeft');
   await expect.poll(() => page.getByRole('tab', { name: 'Try it' }).getAttribute('aria-selected')).toBe('true');

@@ -568,7 +568,7 @@ impl Sandboxes {
             user: settings.sandbox.container_user.clone(),
             limits: settings.limits.sandbox(),
             spares: settings.sandbox.spares as usize,
-            packages: settings.packages.policy != PackagesPolicy::Off,
+            packages: self.may_see_packages(settings),
             only_ready,
         };
         let serves = |opened: &Shape, open| opened.serves(&shape, open);
@@ -576,6 +576,16 @@ impl Sandboxes {
             let opening = self.clone().open_container(shape.clone());
             (shape.clone(), opening.boxed().shared())
         })
+    }
+
+    /// Whether the user has said yes to packages. Until then a container sees nothing of this machine,
+    /// not even that there is a folder.
+    fn may_see_packages(&self, settings: &Settings) -> bool {
+        match settings.packages.policy {
+            PackagesPolicy::Off => false,
+            PackagesPolicy::Ask => !self.packages.are_none(),
+            PackagesPolicy::Allow => true,
+        }
     }
 
     fn builtin_opening(self: &Arc<Self>) -> Opening<Wasi> {

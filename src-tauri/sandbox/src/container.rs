@@ -26,7 +26,7 @@ pub use self::engine::search::{EngineSearch, Os};
 pub use self::engine::{EngineChoice, EngineKind};
 use self::live::Shared;
 use self::owner::Owners;
-use crate::{Enforcement, Guest, LimitFact, SandboxError, SandboxLimits, guest};
+use crate::{Enforcement, Guest, LimitFact, Mounting, SandboxError, SandboxLimits, guest};
 
 /// What a sandbox needs to be told.
 #[derive(Clone, Debug)]
@@ -187,7 +187,11 @@ impl ContainerSandbox {
             // Everything else works without it.
             spec.packages = None;
         };
-        let sees_packages = spec.packages.is_some();
+        let mounting = match (&config.packages, spec.packages) {
+            (None, _) => Mounting::Without,
+            (Some(_), None) => Mounting::Never,
+            (Some(_), Some(_)) => Mounting::Folder,
+        };
         let enforced = spec::read_back(&config.limits, &first.created);
         let First {
             id: first,
@@ -201,7 +205,7 @@ impl ContainerSandbox {
         let shared = Arc::new(Shared {
             memory_kills: memory.is_some_and(|fact| fact.how == Enforcement::Cgroup),
             boot: guest::boot_message(&enforced.rlimits),
-            sees_packages,
+            mounting,
             engine,
             owner: config.owner,
             body,

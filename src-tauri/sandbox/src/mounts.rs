@@ -20,6 +20,8 @@ pub enum Mounting {
     Sent(Vec<String>),
     /// It sees a folder of this machine, and what comes into it.
     Folder,
+    /// It was not to see any; another guest may.
+    Without,
     /// It cannot be given any.
     Never,
 }
@@ -60,7 +62,7 @@ impl Mounts {
     pub(crate) fn new(mounting: Mounting, writes: mpsc::WeakSender<BytesMut>) -> Self {
         let names = match &mounting {
             Mounting::Sent(names) => names.iter().cloned().collect(),
-            Mounting::Folder | Mounting::Never => BTreeSet::new(),
+            Mounting::Folder | Mounting::Without | Mounting::Never => BTreeSet::new(),
         };
         Self(Arc::new(Inner {
             mounting,
@@ -71,7 +73,12 @@ impl Mounts {
 
     /// Whether the guest can see files at all.
     pub fn are_possible(&self) -> bool {
-        self.0.mounting != Mounting::Never
+        matches!(self.0.mounting, Mounting::Sent(_) | Mounting::Folder)
+    }
+
+    /// Whether it sees none for no other reason than that it was started without.
+    pub fn were_not_wanted(&self) -> bool {
+        self.0.mounting == Mounting::Without
     }
 
     /// Whether it sees this one. Of a folder, it sees what is in it.
@@ -79,7 +86,7 @@ impl Mounts {
         match self.0.mounting {
             Mounting::Sent(_) => self.there().names.contains(name),
             Mounting::Folder => true,
-            Mounting::Never => false,
+            Mounting::Without | Mounting::Never => false,
         }
     }
 

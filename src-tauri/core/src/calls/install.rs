@@ -140,6 +140,19 @@ impl RunCalls {
             self.bridge.events().hint(Hint::Sandbox);
             installation
         };
+        if inside.mounts.were_not_wanted() {
+            let there = installation.there.iter();
+            let there: Vec<_> = there.map(|there| there.name.as_str()).collect();
+            return Err(Refused::new(
+                "package_not_mounted",
+                format!(
+                    "{} can be imported in every session that begins now; this one began when packages \
+                     were not allowed yet, so go on in another one: give the tool the argument `session` \
+                     with a new name",
+                    there.join(", ")
+                ),
+            ));
+        }
         let files = packages.mount(&target, &inside.mounts).await?;
         Ok((installation, files))
     }
@@ -147,7 +160,9 @@ impl RunCalls {
     /// Where the packages would have to be seen.
     fn place(&self) -> Result<(&Inside, SandboxKind), Refused> {
         match (&self.inside, &self.sandbox) {
-            (Some(inside), Some(sandbox)) if inside.mounts.are_possible() => {
+            (Some(inside), Some(sandbox))
+                if inside.mounts.are_possible() || inside.mounts.were_not_wanted() =>
+            {
                 Ok((inside, sandbox.kind()))
             }
             _ => Err(Refused::new(

@@ -51,8 +51,8 @@ pub(crate) struct Shared {
     pub(crate) body: ContainerCreateBody,
     /// What a guest reads before frames begin.
     pub(crate) boot: Bytes,
-    /// Whether they see the folder of packages.
-    pub(crate) sees_packages: bool,
+    /// How they see the folder of packages.
+    pub(crate) mounting: Mounting,
     /// Whether exceeding the memory limit kills, so that a SIGKILL which is not ours means that.
     pub(crate) memory_kills: bool,
     /// Every task that serves a container.
@@ -193,11 +193,7 @@ pub(crate) async fn boot(shared: Arc<Shared>, id: String) -> Result<Guest, Sandb
         };
         return Err(SandboxError::GuestStart { reason });
     }
-    let mounting = if shared.sees_packages {
-        Mounting::Folder
-    } else {
-        Mounting::Never
-    };
+    let mounting = shared.mounting.clone();
     // Whoever measures may not keep an engine that the bridge has let go of.
     let measured = (Arc::downgrade(&shared), id);
     Ok(Guest {
