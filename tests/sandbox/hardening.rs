@@ -7,6 +7,8 @@ use serde_json::json;
 use bollard::models::ContainerConfig;
 use bollard::query_parameters::{CommitContainerOptionsBuilder, RemoveImageOptionsBuilder};
 
+use runbridge_sandbox::Mounting;
+
 use crate::engines::{Bench, on_every_engine, unique};
 use crate::python::Python;
 
@@ -158,7 +160,7 @@ print(json.dumps([
         bench.config.packages = Some(packages.clone());
         let sandbox = bench.open().await;
         let guest = sandbox.start().await.unwrap();
-        assert_eq!(guest.mounting, runbridge_sandbox::Mounting::Folder);
+        assert_eq!(guest.mounting, Mounting::Folder);
         let mut python = Python::new(guest).await;
         let folder = format!("folder = {:?}\n", folder.path());
         let seen = python.run(&(folder + LOOK)).await.json();
@@ -188,31 +190,22 @@ print(json.dumps([
 
 #[tokio::test]
 async fn without_a_folder_of_packages_a_guest_sees_none() {
-    on_every_engine(async |engine| {
-        let bench = Bench::new(&engine);
-        let sandbox = bench.open().await;
-        let guest = sandbox.start().await.unwrap();
-        assert_eq!(guest.mounting, runbridge_sandbox::Mounting::Without);
-        let mut python = Python::new(guest).await;
-        let seen = python
-            .run("import os\nprint(os.path.exists('/packages'))")
-            .await;
-        assert_eq!(seen.stdout, "False\n");
-        python.end(true).await;
-        sandbox.shut_down().await;
-    })
-    .await;
+    sees_no_packages(None, &Mounting::Without).await;
 }
 
 #[tokio::test]
 async fn an_engine_without_the_folder_runs_all_the_same() {
+    // No engine can tell where such a path ends.
+    sees_no_packages(Some("/no:where"), &Mounting::Never).await;
+}
+
+async fn sees_no_packages(folder: Option<&str>, mounting: &Mounting) {
     on_every_engine(async |engine| {
         let mut bench = Bench::new(&engine);
-        // No engine can tell where such a path ends.
-        bench.config.packages = Some("/no:where".into());
+        bench.config.packages = folder.map(Into::into);
         let sandbox = bench.open().await;
         let guest = sandbox.start().await.unwrap();
-        assert_eq!(guest.mounting, runbridge_sandbox::Mounting::Never);
+        assert_eq!(guest.mounting, *mounting);
         let mut python = Python::new(guest).await;
         let seen = python
             .run("import os\nprint(os.path.exists('/packages'))")
