@@ -1,5 +1,6 @@
 //! An image that the engine does not have yet, from a registry of the test's own.
 
+use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -23,10 +24,7 @@ const AT_ONCE: Duration = Duration::from_secs(5);
 
 fn the_first_run_tells_how_far_the_image_is(engine: Engine) {
     let image = RegistryImage::upon(&engine, &image(), 6 << 20);
-    let slowly = Gives::Slowly {
-        per_second: 2 << 20,
-    };
-    let registry = Registry::serve(image, slowly);
+    let registry = Registry::serve(image, Gives::Slowly);
     let reference = registry.reference("here");
     let bridge = on(engine.clone())
         .variable("MCP_BRIDGE_IMAGE", &reference)
@@ -37,6 +35,18 @@ fn the_first_run_tells_how_far_the_image_is(engine: Engine) {
         "_meta": { "progressToken": "pull" },
     });
     let pending = bridge.client().send_request("tools/call", params);
+    let start = format!("pulling {reference}: ");
+    let told_of = || -> Vec<u64> {
+        let told = bridge.client().notifications("notifications/progress");
+        told.iter()
+            .filter_map(|one| one["params"]["message"].as_str()?.strip_prefix(&start))
+            .map(|rest| rest.split(' ').next().unwrap().parse().unwrap())
+            .collect()
+    };
+    let different = || told_of().into_iter().collect::<BTreeSet<_>>().len();
+    let enough = wait_for(ASKED_WITHIN, || (different() >= 3).then_some(()));
+    registry.hurry();
+    assert!(enough.is_some(), "{:?}", told_of());
     let result = pending.wait(Duration::from_mins(2)).unwrap();
     assert_eq!(
         result["structuredContent"]["stdout"],
@@ -50,14 +60,8 @@ fn the_first_run_tells_how_far_the_image_is(engine: Engine) {
         .map(|one| one["params"]["progress"].as_f64().unwrap())
         .collect();
     assert!(counts.is_sorted_by(|one, next| one < next), "{counts:?}");
-    let start = format!("pulling {reference}: ");
-    let done: Vec<u64> = told
-        .iter()
-        .filter_map(|one| one["params"]["message"].as_str()?.strip_prefix(&start))
-        .map(|rest| rest.split(' ').next().unwrap().parse().unwrap())
-        .collect();
-    let different: std::collections::BTreeSet<_> = done.iter().collect();
-    assert!(done.is_sorted() && different.len() >= 3, "{done:?}");
+    let done = told_of();
+    assert!(done.is_sorted(), "{done:?}");
     let log = std::fs::read_to_string(bridge.home().join("stderr.log")).unwrap();
     let steps = log.lines().filter(|line| line.contains(&start)).count();
     assert!(steps >= 3, "{log}");

@@ -17,8 +17,10 @@ use crate::Engine;
 
 const MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
 
-/// What is written at once by a registry that takes its time.
-const PIECE: usize = 64 * 1024;
+/// What a registry that takes its time writes at once, and how long it rests then: 200 kB/s, so
+/// that any engine tells several times of a few MiB, however seldom it does.
+const PIECE: usize = 8 * 1024;
+const REST: Duration = Duration::from_millis(40);
 
 /// An image as a registry keeps it.
 #[derive(Clone)]
@@ -94,11 +96,8 @@ impl RegistryImage {
 pub enum Gives {
     /// Whole, as fast as it can.
     All,
-    /// Whole, but no more than this each second.
-    Slowly {
-        /// Bytes.
-        per_second: usize,
-    },
+    /// Whole, but slowly, until [`Registry::hurry`].
+    Slowly,
     /// Its first half; then the connection breaks, and it is not given again.
     Half,
     /// A byte now and then, so that it takes hours.
@@ -122,6 +121,7 @@ struct Shared {
     asked: Mutex<Vec<String>>,
     /// The layer was given by half, and is not given again.
     broken: AtomicBool,
+    hurried: AtomicBool,
     hung_up: AtomicBool,
 }
 
@@ -137,6 +137,7 @@ impl Registry {
             open: Mutex::default(),
             asked: Mutex::default(),
             broken: AtomicBool::new(false),
+            hurried: AtomicBool::new(false),
             hung_up: AtomicBool::new(false),
         });
         let serving = Arc::clone(&shared);
@@ -165,6 +166,11 @@ impl Registry {
         let asked = self.shared.asked.lock().unwrap();
         let layer = &self.shared.image.new_layer;
         asked.iter().any(|line| line.contains(layer))
+    }
+
+    /// From now on, give as fast as it can what was given slowly.
+    pub fn hurry(&self) {
+        self.shared.hurried.store(true, Ordering::SeqCst);
     }
 
     /// Whoever the layer was held back from has hung up.
@@ -264,11 +270,12 @@ impl Shared {
         }
         match self.gives {
             Gives::All | Gives::Nothing => client.write_all(&body).ok(),
-            Gives::Slowly { per_second } => {
+            Gives::Slowly => {
                 for piece in body.chunks(PIECE) {
                     client.write_all(piece).ok()?;
-                    let share = piece.len() as f64 / per_second as f64;
-                    std::thread::sleep(Duration::from_secs_f64(share));
+                    if !self.hurried.load(Ordering::SeqCst) {
+                        std::thread::sleep(REST);
+                    }
                 }
                 Some(())
             }
