@@ -108,7 +108,7 @@ fn a_segmentation_fault(engine: Engine) {
 }
 
 fn a_memory_bomb(engine: Engine) {
-    let enforced = engine.name != "podman-rootless";
+    let enforced = !engine.name.contains("rootless");
     let bridge = on(engine)
         .variable("MCP_BRIDGE_MEMORY", "256m")
         .start(TempHome::new());

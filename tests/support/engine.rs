@@ -14,7 +14,7 @@ const BUILTIN: &str = "builtin";
 /// An engine, or the built-in sandbox, by the name that the tests know it by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Engine {
-    /// `podman`, `docker`, `podman-rootless` or `builtin`.
+    /// `podman`, `docker`, one of them with `-rootless`, or `builtin`.
     pub name: String,
     /// Its socket; the built-in sandbox has none.
     pub socket: PathBuf,

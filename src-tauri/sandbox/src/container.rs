@@ -192,7 +192,7 @@ impl ContainerSandbox {
             (Some(_), None) => Mounting::Never,
             (Some(_), Some(_)) => Mounting::Folder,
         };
-        let enforced = spec::read_back(&config.limits, &first.created);
+        let enforced = spec::read_back(&config.limits, engine.limits, &first.created);
         let First {
             id: first,
             body,

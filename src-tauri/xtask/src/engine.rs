@@ -10,7 +10,7 @@ use crate::shell::say;
 use crate::{engines, http, image};
 
 /// The kinds of engine that every test must pass on.
-const KINDS: &[&str] = &["podman", "docker", "podman-rootless"];
+const KINDS: &[&str] = &["podman", "docker", "podman-rootless", "docker-rootless"];
 
 /// The image that the demo and the tests run in.
 pub(crate) fn image() -> &'static str {

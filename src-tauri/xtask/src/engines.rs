@@ -1,5 +1,5 @@
 //! Container engines for the tests, each with a store and a socket of its own: rootful Podman,
-//! Docker, and rootless Podman as an ordinary user. Nothing of the system's own engines is used or
+//! Docker, and both rootless as an ordinary user. Nothing of the system's own engines is used or
 //! changed.
 
 use std::ffi::OsString;
@@ -15,15 +15,16 @@ use anyhow::{Context as _, bail};
 use crate::http;
 use crate::machine::{install, is_root, on_path, run};
 
-/// Who runs rootless Podman; an account that exists for nothing else.
+/// Who runs what is rootless; an account that exists for nothing else.
 const USER: &str = "runbridge-test";
 
 /// Programs the engines need, with the Debian package of each.
-const PROGRAMS: [(&str, &str); 6] = [
+const PROGRAMS: [(&str, &str); 7] = [
     ("podman", "podman"),
     ("runc", "runc"),
     ("dockerd", "docker.io"),
     ("newuidmap", "uidmap"),
+    ("rootlesskit", "rootlesskit"),
     ("setpriv", "util-linux"),
     ("useradd", "passwd"),
 ];
@@ -36,7 +37,7 @@ const STOP_WITHIN: Duration = Duration::from_secs(15);
 
 /// An engine that answers; what was started for it ends with this value.
 pub(crate) struct Engine {
-    /// `podman`, `docker` or `podman-rootless`.
+    /// `podman`, `docker`, or one of them with `-rootless`.
     pub(crate) name: String,
     /// Its socket.
     pub(crate) socket: PathBuf,
@@ -81,7 +82,7 @@ impl Drop for Engine {
     }
 }
 
-/// Start all three. Their stores live in `dir` and survive, so that an image is loaded once.
+/// Start all of them. Their stores live in `dir` and survive, so that an image is loaded once.
 pub(crate) fn start_all(dir: &Path) -> anyhow::Result<Vec<Engine>> {
     if !is_root() {
         bail!(
@@ -91,12 +92,14 @@ pub(crate) fn start_all(dir: &Path) -> anyhow::Result<Vec<Engine>> {
     install_missing()?;
     std::fs::create_dir_all(dir)?;
     let dir = dir.canonicalize()?;
+    let user = ordinary_user()?;
     // One after the other costs seconds; they have nothing to do with one another.
     std::thread::scope(|scope| {
         let podman = scope.spawn(|| start_podman(&dir));
         let docker = scope.spawn(|| start_docker(&dir));
-        let rootless = scope.spawn(start_rootless);
-        [podman, docker, rootless]
+        let rootless_podman = scope.spawn(|| start_rootless_podman(&user));
+        let rootless_docker = scope.spawn(|| start_rootless_docker(&user));
+        [podman, docker, rootless_podman, rootless_docker]
             .into_iter()
             .map(|engine| {
                 engine
@@ -139,38 +142,36 @@ fn start_docker(dir: &Path) -> anyhow::Result<Engine> {
         let pid_file = dir.join("pid");
         let _ = std::fs::remove_file(&pid_file);
         let mut command = Command::new("dockerd");
-        command
-            .arg("--data-root")
-            .arg(dir.join("data"))
-            .arg("--exec-root")
-            .arg(dir.join("exec"));
-        command
-            .arg("--pidfile")
-            .arg(pid_file)
-            .arg("--host")
-            .arg(url(&socket));
-        // A registry that breaks off does so on purpose: five attempts take most of a minute.
-        command.arg("--max-download-attempts=1");
-        // Containers here have no network, so the system's is left alone.
-        command.args([
-            "--bridge=none",
-            "--iptables=false",
-            "--ip6tables=false",
-            "--ip-forward=false",
-        ]);
-        // Some machines do not let even root raise its own limits.
-        command.args([
-            "--exec-opt",
-            "native.cgroupdriver=cgroupfs",
-            "--default-ulimit",
-            "nofile=1024:1024",
-        ]);
+        of_docker(&mut command, &dir, &socket);
+        command.arg("--pidfile").arg(pid_file);
+        command.args(["--exec-opt", "native.cgroupdriver=cgroupfs"]);
         Ok(command)
     })
 }
 
-fn start_rootless() -> anyhow::Result<Engine> {
-    let user = ordinary_user()?;
+/// What both daemons of Docker are told.
+fn of_docker(command: &mut Command, dir: &Path, socket: &Path) {
+    command
+        .arg("--data-root")
+        .arg(dir.join("data"))
+        .arg("--exec-root")
+        .arg(dir.join("exec"))
+        .arg("--host")
+        .arg(url(socket));
+    // A registry that breaks off does so on purpose: five attempts take most of a minute.
+    command.arg("--max-download-attempts=1");
+    // Containers here have no network, so the system's is left alone.
+    command.args([
+        "--bridge=none",
+        "--iptables=false",
+        "--ip6tables=false",
+        "--ip-forward=false",
+    ]);
+    // Some machines do not let even root raise its own limits.
+    command.args(["--default-ulimit", "nofile=1024:1024"]);
+}
+
+fn start_rootless_podman(user: &User) -> anyhow::Result<Engine> {
     // Below its home, because no folder of ours need be open to that user.
     let dir = user.home.join("engine");
     let runtime = dir.join("runtime");
@@ -181,33 +182,13 @@ fn start_rootless() -> anyhow::Result<Engine> {
         ..Left::default()
     };
     start("podman-rootless", &socket, left, &dir.join("log"), || {
-        // What lives in a runtime folder does not survive a restart of the machine.
-        for gone in [&runtime, &dir.join("run")] {
-            if gone.exists() {
-                std::fs::remove_dir_all(gone)
-                    .with_context(|| format!("cannot empty {}", gone.display()))?;
-            }
-        }
-        std::fs::create_dir_all(&runtime)?;
-        std::fs::set_permissions(&runtime, std::fs::Permissions::from_mode(0o700))?;
+        user.empty(&dir, &[&runtime, &dir.join("run")])?;
         let config = write_config(&dir)?;
-        let written = config.iter().map(|(_, path)| path);
-        for path in [&dir, &runtime].into_iter().chain(written) {
-            std::os::unix::fs::chown(path, Some(user.id), Some(user.group))?;
+        for (_, path) in &config {
+            user.own(path)?;
         }
-        let mut command = Command::new("setpriv");
-        command
-            .arg(format!("--reuid={}", user.id))
-            .arg(format!("--regid={}", user.group))
-            .arg("--clear-groups");
-        let path = std::env::var_os("PATH")
-            .unwrap_or_else(|| OsString::from("/usr/bin:/bin:/usr/sbin:/sbin"));
-        command
-            .env_clear()
-            .env("PATH", path)
-            .env("HOME", &user.home)
-            .env("XDG_RUNTIME_DIR", &runtime);
-        command.envs(config).current_dir(&user.home);
+        let mut command = user.command(&runtime);
+        command.envs(config);
         command
             .arg("podman")
             // Podman's own choice, which it does not make when it is given a folder.
@@ -219,6 +200,29 @@ fn start_rootless() -> anyhow::Result<Engine> {
         command
             .args(["system", "service", "--time=0"])
             .arg(url(&socket));
+        Ok(command)
+    })
+}
+
+fn start_rootless_docker(user: &User) -> anyhow::Result<Engine> {
+    let dir = user.home.join("docker");
+    let runtime = dir.join("runtime");
+    let socket = runtime.join("docker.sock");
+    let log = dir.join("log");
+    start("docker-rootless", &socket, Left::default(), &log, || {
+        user.empty(&dir, &[&runtime, &dir.join("exec")])?;
+        let mut command = user.command(&runtime);
+        // The namespaces that Docker's own script makes, but for a network that nothing here uses.
+        command.args(["rootlesskit", "--net=host", "--propagation=rprivate"]);
+        command.args(["--copy-up=/etc", "--copy-up=/run"]);
+        command.args([
+            "sh",
+            "-c",
+            "rm -f /run/docker /run/containerd; exec dockerd \"$@\"",
+            "dockerd",
+        ]);
+        command.arg("--rootless");
+        of_docker(&mut command, &dir, &socket);
         Ok(command)
     })
 }
@@ -325,6 +329,48 @@ struct User {
     id: u32,
     group: u32,
     home: PathBuf,
+}
+
+impl User {
+    fn own(&self, path: &Path) -> anyhow::Result<()> {
+        std::os::unix::fs::chown(path, Some(self.id), Some(self.group))
+            .with_context(|| format!("cannot give {} away", path.display()))
+    }
+
+    /// `dir`, in which `gone` are new: what lives in a runtime folder does not survive a restart of
+    /// the machine.
+    fn empty(&self, dir: &Path, gone: &[&Path]) -> anyhow::Result<()> {
+        std::fs::create_dir_all(dir)?;
+        self.own(dir)?;
+        for path in gone {
+            if path.exists() {
+                std::fs::remove_dir_all(path)
+                    .with_context(|| format!("cannot empty {}", path.display()))?;
+            }
+            std::fs::create_dir(path)?;
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o700))?;
+            self.own(path)?;
+        }
+        Ok(())
+    }
+
+    /// What runs its arguments as this user.
+    fn command(&self, runtime: &Path) -> Command {
+        let mut command = Command::new("setpriv");
+        command
+            .arg(format!("--reuid={}", self.id))
+            .arg(format!("--regid={}", self.group))
+            .arg("--clear-groups");
+        let path = std::env::var_os("PATH")
+            .unwrap_or_else(|| OsString::from("/usr/bin:/bin:/usr/sbin:/sbin"));
+        command
+            .env_clear()
+            .env("PATH", path)
+            .env("HOME", &self.home)
+            .env("XDG_RUNTIME_DIR", runtime)
+            .current_dir(&self.home);
+        command
+    }
 }
 
 /// The account, created if need be, with exactly one range of subordinate ids: Podman refuses two.

@@ -16,6 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use self::ask::Answer;
+pub(crate) use self::ask::CanLimit;
 use self::podman::Service;
 use self::search::{Address, Candidate, EngineSearch, Findings};
 use crate::SandboxError;
@@ -61,6 +62,7 @@ pub(crate) struct Engine {
     pub(crate) rootless: bool,
     /// 1 or 2, where the engine tells it.
     pub(crate) cgroup_version: Option<u8>,
+    pub(crate) limits: CanLimit,
     /// Places that had to be passed over and that the user named.
     pub(crate) warnings: Vec<String>,
     /// The API service, where we had to start it. It ends when the engine is dropped.
@@ -373,6 +375,7 @@ fn open(
         address: answer.address,
         rootless: answer.rootless,
         cgroup_version: answer.cgroup_version,
+        limits: answer.limits,
         warnings,
         _service: service,
     })
@@ -412,6 +415,7 @@ mod tests {
                     minor_version: 41,
                 },
                 cgroup_version: Some(1),
+                limits: CanLimit::default(),
             });
         Place {
             candidate: Candidate {

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
+use super::engine::CanLimit;
 use crate::SandboxLimits;
 use crate::limits::{Enforcement, LimitFact};
 use bollard::models::{
@@ -214,8 +215,13 @@ impl Enforced {
 const RESERVED_BYTES: u64 = 256 << 20;
 
 /// Read back from `inspect` what the engine took on. An engine may drop a limit and still report
-/// success: rootless Podman on cgroup v1 drops all of them.
-pub(crate) fn read_back(limits: &SandboxLimits, created: &ContainerInspectResponse) -> Enforced {
+/// success: rootless Podman on cgroup v1 drops all of them. What it says that it cannot limit at all
+/// it does not, whatever it wrote down.
+pub(crate) fn read_back(
+    limits: &SandboxLimits,
+    engine: CanLimit,
+    created: &ContainerInspectResponse,
+) -> Enforced {
     let host = created.host_config.clone().unwrap_or_default();
     let mut facts = BTreeMap::new();
     let mut rlimits = BTreeMap::new();
@@ -223,8 +229,7 @@ pub(crate) fn read_back(limits: &SandboxLimits, created: &ContainerInspectRespon
     let mut shortfalls = Vec::new();
 
     let memory = limits.memory_bytes_max as i64;
-    let holds = host.memory == Some(memory);
-    if holds {
+    if engine.memory && host.memory == Some(memory) {
         facts.insert("memory_bytes_max", fact(memory as f64, Enforcement::Cgroup));
         if host.memory_swap != Some(memory) {
             shortfalls.push(format!(
@@ -239,7 +244,7 @@ pub(crate) fn read_back(limits: &SandboxLimits, created: &ContainerInspectRespon
     }
 
     let processes = i64::from(limits.processes_max);
-    if host.pids_limit == Some(processes) {
+    if engine.processes && host.pids_limit == Some(processes) {
         facts.insert("processes_max", fact(processes as f64, Enforcement::Cgroup));
     } else {
         rlimits.insert("nproc", u64::from(limits.processes_max));
@@ -256,7 +261,7 @@ pub(crate) fn read_back(limits: &SandboxLimits, created: &ContainerInspectRespon
     };
     let how = match cpus {
         None => Enforcement::None,
-        Some(_) if host.nano_cpus == cpus || quota == cpus => Enforcement::Cgroup,
+        Some(_) if engine.cpus && (host.nano_cpus == cpus || quota == cpus) => Enforcement::Cgroup,
         Some(_) => {
             dropped.push("CPUs");
             Enforcement::None
@@ -427,11 +432,16 @@ mod tests {
     }
 
     fn back(change: impl FnOnce(&mut Value)) -> Enforced {
+        back_of(CanLimit::default(), change)
+    }
+
+    fn back_of(engine: CanLimit, change: impl FnOnce(&mut Value)) -> Enforced {
         let mut host = created()["HostConfig"].clone();
         change(&mut host);
         let inspect = json!({ "HostConfig": host });
         read_back(
             &limits(),
+            engine,
             &serde_json::from_value::<ContainerInspectResponse>(inspect).unwrap(),
         )
     }
@@ -499,6 +509,27 @@ mod tests {
                  A system with cgroup v2, or a rootful engine, enforces them",
                 "rootless podman on cgroup v1 does not limit the size of /workspace",
             ]
+        );
+    }
+
+    #[test]
+    fn an_engine_that_cannot_limit_is_not_believed() {
+        use Enforcement::{Cgroup, Mount, None, Rlimit};
+        let engine = CanLimit {
+            memory: false,
+            processes: true,
+            cpus: false,
+        };
+        let enforced = back_of(engine, |_| {});
+        assert_eq!(
+            hows(&enforced),
+            [None, Rlimit, Rlimit, Cgroup, Mount, Mount]
+        );
+        assert!(enforced.rlimits.contains_key("as"));
+        let warning = enforced.warnings("rootless docker").next().unwrap();
+        assert!(
+            warning.contains("does not limit memory, CPUs here"),
+            "{warning}"
         );
     }
 

@@ -34,6 +34,31 @@ pub(super) struct Answer {
     pub(super) rootless: bool,
     /// 1 or 2, where the engine tells it.
     pub(super) cgroup_version: Option<u8>,
+    pub(super) limits: CanLimit,
+}
+
+/// What an engine can limit by its own word. What it took on is read back from each container; but
+/// rootless Docker without cgroups writes down all that it is asked for, and keeps nothing of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(crate) struct CanLimit {
+    #[serde(rename = "MemoryLimit")]
+    pub(crate) memory: bool,
+    #[serde(rename = "PidsLimit")]
+    pub(crate) processes: bool,
+    #[serde(rename = "CpuCfsQuota")]
+    pub(crate) cpus: bool,
+}
+
+/// Of an engine that says nothing of it.
+impl Default for CanLimit {
+    fn default() -> Self {
+        Self {
+            memory: true,
+            processes: true,
+            cpus: true,
+        }
+    }
 }
 
 /// What only `/info` tells.
@@ -44,6 +69,8 @@ struct Info {
     rootless: bool,
     security_options: Vec<String>,
     cgroup_version: String,
+    #[serde(flatten)]
+    limits: CanLimit,
 }
 
 impl Info {
@@ -96,16 +123,17 @@ async fn questions(address: &Address) -> Result<Answer, String> {
     // `Docker/29.0.1 (linux)`
     let docker = server.split(['/', ' ']).nth(1).unwrap_or_default();
     let version = libpod.unwrap_or(docker).to_owned();
-    let (rootless, cgroup_version) = match peer_uid {
+    let (rootless, cgroup_version, limits) = match peer_uid {
         // Podman needs a quarter of a second for `/info`. Where it shares our kernel, the user it
         // runs as and the kernel say the same.
         Some(uid) if kind == EngineKind::Podman && Os::current() == Os::Linux => (
             uid != 0,
             Some(cgroup_version_of(Path::new("/sys/fs/cgroup"))),
+            CanLimit::default(),
         ),
         _ => {
             let info: Info = get(address, "/info", &[]).await?;
-            (info.rootless(), info.cgroup_version())
+            (info.rootless(), info.cgroup_version(), info.limits)
         }
     };
     Ok(Answer {
@@ -115,6 +143,7 @@ async fn questions(address: &Address) -> Result<Answer, String> {
         api,
         rootless,
         cgroup_version,
+        limits,
     })
 }
 
@@ -303,7 +332,7 @@ mod tests {
     #[tokio::test]
     async fn docker_is_rootless_by_its_security_options() {
         let dir = tempfile::tempdir().unwrap();
-        let info = r#"{"SecurityOptions":["name=seccomp,profile=builtin","name=rootless"],"CgroupVersion":"2"}"#;
+        let info = r#"{"SecurityOptions":["name=seccomp,profile=builtin","name=rootless"],"CgroupVersion":"2","MemoryLimit":true,"CpuCfsQuota":false}"#;
         let address = engine(dir.path(), vec![(DOCKER, "OK"), ("X: y", info)]);
         let answer = who_is_there(&address, ANSWER_WITHIN).await.unwrap();
         assert_eq!(
@@ -316,6 +345,13 @@ mod tests {
             ),
             (EngineKind::Docker, "29.0.1", true, Some(2), 51)
         );
+        // It says nothing of processes.
+        let CanLimit {
+            memory,
+            processes,
+            cpus,
+        } = answer.limits;
+        assert_eq!((memory, processes, cpus), (true, true, false));
     }
 
     #[test]
