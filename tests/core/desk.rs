@@ -15,6 +15,8 @@ mod connections;
 mod limits;
 #[path = "desk/memory.rs"]
 mod memory;
+#[path = "desk/packages.rs"]
+mod packages;
 #[path = "desk/questions.rs"]
 mod questions;
 #[path = "desk/runs.rs"]

@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
 
 use runbridge_testkit::{
-    Bridge, BridgeOptions, Engine, Era, Index, Manner, McpClient, TempHome, Wheel,
+    Bridge, BridgeOptions, Engine, Era, Index, Manner, McpClient, TempHome, Wheel, wait_for,
 };
 use serde_json::{Value, json};
 
@@ -332,6 +332,34 @@ fn an_interrupted_installation_leaves_nothing_and_its_time_is_not_the_runs() {
     assert_eq!(files(&bridge), [""; 0]);
     let cache = bridge.home().join(".runbridge/cache/packages");
     assert!(!cache.exists(), "something was kept of it");
+    bridge.close();
+}
+
+#[test]
+fn the_client_hears_what_is_being_installed() {
+    let index = Index::start();
+    index.put(Wheel::new("stuck", "1.0").manner(Manner::Stuck));
+    let bridge = start(Engine::builtin(), &index);
+    let params = json!({
+        "name": "run_python",
+        "arguments": { "code": "runtime.install('stuck')" },
+        "_meta": { "progressToken": "packages" },
+    });
+    let pending = bridge.client().send_request("tools/call", params);
+    // What comes thick and fast is told now and then; where it stays is always told.
+    let heard = || {
+        let told = bridge.client().notifications("notifications/progress");
+        told.iter()
+            .filter_map(|one| Some(one["params"]["message"].as_str()?.to_owned()))
+            .collect::<Vec<_>>()
+    };
+    let is_downloading = |message: &String| message.starts_with("downloading stuck 1.0");
+    let told = wait_for(Duration::from_secs(30), || {
+        heard().iter().any(is_downloading).then_some(())
+    });
+    assert!(told.is_some(), "{:?}", heard());
+    bridge.client().cancel(pending.id);
+    bridge.assert_goes_on();
     bridge.close();
 }
 

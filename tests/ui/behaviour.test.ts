@@ -117,6 +117,30 @@ test('a server is added by form', async () => {
   await page.getByRole('heading', { level: 2, name: 'notes' }).waitFor();
 });
 
+test('packages are governed and taken away', async () => {
+  const page = await open({ view: 'sandbox', part: 'packages' });
+  const policy = page.getByRole('combobox', { name: 'When code wants a package' });
+  await policy.selectOption('Allow');
+  await page.getByText('It is installed without a question.').waitFor();
+  await page.getByText('needed by another').waitFor();
+  await page.getByRole('button', { name: 'Remove rich' }).click();
+  await page.getByText('rich 14.2.0').waitFor({ state: 'detached' });
+  expect(await policy.inputValue()).toBe('allow');
+  await accessible(page);
+});
+
+test('a choice for packages that is refused goes back', async () => {
+  const page = await open({ view: 'sandbox', part: 'packages', fail: ['set_packages_policy', 'remove_package'] });
+  const policy = page.getByRole('combobox', { name: 'When code wants a package' });
+  const before = await policy.inputValue();
+  await policy.selectOption('Off');
+  await toast(page).getByText('set_packages_policy was refused').waitFor();
+  await expect.poll(() => policy.inputValue()).toBe(before);
+  await page.getByRole('button', { name: 'Remove rich' }).click();
+  await toast(page).getByText('remove_package was refused').waitFor();
+  await page.getByText('rich 14.2.0').waitFor();
+});
+
 test('a limit is dragged, typed, refused, and put back to its default', async () => {
   const page = await open({ view: 'sandbox', part: 'limits' });
   const slider = page.getByRole('slider', { name: 'Memory', exact: true });

@@ -46,6 +46,13 @@ const lists: {
     full: 'data = load_memory("stale_issues")',
   },
   {
+    name: 'packages',
+    at: { view: 'sandbox', part: 'packages' },
+    empty: 'No packages are installed',
+    failed: '',
+    full: 'rich 14.2.0',
+  },
+  {
     name: 'interpreters',
     at: { view: 'sandbox', part: 'running' },
     empty: 'No interpreter is live',

@@ -21,6 +21,7 @@ const opened: Record<View, string | undefined> = {
 };
 
 const parts: { name: string; options: Options }[] = [
+  { name: 'packages', options: { view: 'sandbox', part: 'packages' } },
   { name: 'limits', options: { view: 'sandbox', part: 'limits' } },
   { name: 'interpreters', options: { view: 'sandbox', part: 'running' } },
   { name: 'scratch', options: { view: 'sandbox', part: 'scratch' } },

@@ -68,7 +68,7 @@ impl Guests for Scripted {
                 };
                 async move { Some(used) }.boxed()
             })),
-            mounting: Mounting::Never,
+            mounting: Mounting::Folder,
         };
         async { Ok(guest) }.boxed()
     }

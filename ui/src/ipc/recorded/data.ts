@@ -1,6 +1,17 @@
 // The recorded state of a bridge, and what it remembers.
 
-import type { AppInfo, Interpreter, Limit, LimitGroup, LimitUnit, MemoryItem, SandboxStatus, SavedTool, State } from '../bindings';
+import type {
+  AppInfo,
+  InstalledPackage,
+  Interpreter,
+  Limit,
+  LimitGroup,
+  LimitUnit,
+  MemoryItem,
+  SandboxStatus,
+  SavedTool,
+  State,
+} from '../bindings';
 
 const KiB = 1024;
 const MiB = 1024 * KiB;
@@ -175,11 +186,7 @@ export function sandbox(): SandboxStatus {
     packages: {
       policy: 'ask',
       index: 'packages.example.com',
-      installed: [
-        { name: 'markdown', version: '3.10.1', sizeBytes: 108_412, index: 'packages.example.com', needed: false },
-        { name: 'mdurl', version: '0.1.2', sizeBytes: 9_979, index: 'packages.example.com', needed: true },
-        { name: 'rich', version: '14.2.0', sizeBytes: 243_393, index: 'packages.example.com', needed: false },
-      ],
+      installed: [],
     },
   };
 }
@@ -208,6 +215,15 @@ function interpreters(now: number): Interpreter[] {
       runs: 5,
       memoryBytesMax: 512 * MiB,
     },
+  ];
+}
+
+function installed(): InstalledPackage[] {
+  const index = 'packages.example.com';
+  return [
+    { name: 'markdown', version: '3.10.1', sizeBytes: 108_412, index, needed: false },
+    { name: 'mdurl', version: '0.1.2', sizeBytes: 9_979, index, needed: true },
+    { name: 'rich', version: '14.2.0', sizeBytes: 243_393, index, needed: false },
   ];
 }
 
@@ -241,8 +257,10 @@ export function emptyState(): State {
 }
 
 export function fullState(now: number): State {
+  const empty = emptyState();
   return {
-    ...emptyState(),
+    ...empty,
+    sandbox: { ...empty.sandbox, packages: { ...empty.sandbox.packages, installed: installed() } },
     connections: [
       { id: 'c1', client: 'claude-desktop', version: '0.14.2', revision: '2025-11-25', pid: 3107, cwd: null, sinceAt: now - 9_300_000 },
       {
