@@ -108,7 +108,8 @@ fn the_reply_python_and_doctor_tell_which_sandbox_it_is() {
     let doctor = doctor(&bridge);
     for part in [
         "built-in, Python 3.",
-        "memory_bytes_max 314572800, by worker",
+        "memory_bytes_max 300 MiB, by worker",
+        "packages: 0 installed; code may install some once you agree",
         "in the built-in sandbox, in ",
     ] {
         assert!(doctor.contains(part), "{part} in\n{doctor}");

@@ -10,8 +10,10 @@ use runbridge_core::bridge::{Bridge, Role};
 use runbridge_core::paths::Environment;
 use runbridge_core::sandboxes::{ContainerFacts, Sandbox, SandboxFacts};
 use runbridge_core::secrets::Place;
-use runbridge_core::settings::Backend;
-use runbridge_core::{request, run};
+use runbridge_core::settings::limits::TABLE;
+use runbridge_core::settings::units::Unit;
+use runbridge_core::settings::{Backend, PackagesPolicy};
+use runbridge_core::{packages, request, run};
 use serde_json::{Map, Value, json};
 
 use crate::cli::servers;
@@ -79,10 +81,19 @@ pub(crate) async fn run(arguments: DoctorArguments) -> anyhow::Result<ExitCode> 
     let mut checks = settings(&bridge);
     checks.push(secrets(&bridge).await);
     checks.extend(sandbox(&bridge).await);
+    checks.push(installed(&bridge).await);
     checks.extend(files(&bridge));
     if !arguments.no_servers {
         servers::start_all(&bridge).await;
-        checks.extend(bridge.catalog().servers().iter().map(server));
+        let servers = bridge.catalog().servers();
+        checks.extend(servers.iter().map(server));
+        if servers.is_empty() {
+            checks.push(Check::warning(
+                "servers",
+                "none are named in the files of any client",
+                "name one where your client has its own, or in ~/MCPs; `runbridge servers` lists them",
+            ));
+        }
     }
     bridge.shut_down().await;
     if arguments.json {
@@ -164,7 +175,9 @@ async fn sandbox(bridge: &Arc<Bridge>) -> Vec<Check> {
         }
     };
     for (name, limit) in facts.limits() {
-        let Some(asked) = limit.asked else { continue };
+        let Some(asked) = limit.asked.map(|asked| amount(name, asked)) else {
+            continue;
+        };
         let text = format!(
             "{name} {asked}, by {}",
             json!(limit.how).as_str().unwrap_or("nothing")
@@ -193,6 +206,18 @@ async fn sandbox(bridge: &Arc<Bridge>) -> Vec<Check> {
     }));
     checks.push(trial(bridge).await);
     checks
+}
+
+/// As people write it, and as the settings take it.
+fn amount(limit: &str, asked: f64) -> String {
+    match TABLE
+        .iter()
+        .find(|row| row.name == limit)
+        .map(|row| row.unit)
+    {
+        Some(Unit::CpuThousandths) | None => asked.to_string(),
+        Some(unit) => unit.show(asked as u64),
+    }
 }
 
 fn container(facts: &ContainerFacts) -> Vec<Check> {
@@ -275,6 +300,16 @@ async fn trial(bridge: &Arc<Bridge>) -> Check {
             format!("Python {} in {sandbox}, in {took} ms", reply.text.trim()),
         )
     }
+}
+
+async fn installed(bridge: &Bridge) -> Check {
+    let code = match bridge.settings().packages.policy {
+        PackagesPolicy::Off => "code sees none and may not install any",
+        PackagesPolicy::Ask => "code may install some once you agree",
+        PackagesPolicy::Allow => "code may install some",
+    };
+    let count = packages::installed(bridge).await.len();
+    Check::good("packages", format!("{count} installed; {code}"))
 }
 
 fn files(bridge: &Bridge) -> Vec<Check> {
