@@ -33,7 +33,7 @@ const TARGET_FLAGS: [&str; 6] = [
 const ZIG: &str = "ziglang/zig";
 
 /// To be changed with what [`build_libraries`] and [`cross`] do, so that it is done anew.
-const CROSS_RECIPE: &str = "1";
+const CROSS_RECIPE: &str = "2";
 
 /// The libraries of CPython that its own build keeps apart.
 const EXTRA_LIBRARIES: [&str; 3] = [
@@ -449,6 +449,13 @@ fn cross(compiler: &Compiler, source: &Path, native: &Path, out: &Path) -> anyho
             .env(format!("{variable}_LIBS"), libraries(library));
     }
     shell::run_quietly(&mut configure)?;
+    // Where the source lies serves to find the library of a Python that was not installed. It would
+    // be another on each machine, and be in what everybody gets.
+    replace(
+        &build.join("Makefile"),
+        r#"-DVPATH='"$(VPATH)"'"#,
+        r#"-DVPATH='""'"#,
+    )?;
     shell::run_quietly(
         compiler
             .command("make", &build)
