@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::session::{Session, private_mib, workers};
 
 const MANY: usize = 40;
-const PRIVATE_MIB_MAX: f64 = 15.0;
+const PRIVATE_MIB_MAX: f64 = 6.0;
 
 #[tokio::test]
 async fn many_idle_sessions_take_little_memory_and_a_busy_one_keeps_nobody_waiting() {

@@ -8,8 +8,10 @@
 #define Py_BUILD_CORE 1
 #include "Python.h"
 #include "internal/pycore_ceval.h"
+#include "internal/pycore_object.h"
 #include "internal/pycore_pystate.h"
 #include "internal/pycore_runtime.h"
+#include "internal/pycore_unicodeobject.h"
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -143,6 +145,59 @@ append(PyConfig *config, const wchar_t *path)
     }
 }
 
+static int make_part_immortal(PyObject *object, void *unused);
+
+/* Count no references to an object any more, nor to those of its parts that the collector does not
+ * know and so does not tell of. */
+static int
+make_immortal(PyObject *object, void *unused)
+{
+    if (_Py_IsImmortal(object)) {
+        return 1;
+    }
+    if (PyUnicode_CheckExact(object) && PyUnicode_CHECK_INTERNED(object)) {
+        /* Such a string says itself how long it lives. */
+        _PyUnicode_InternImmortal(PyInterpreterState_Get(), &object);
+        return 1;
+    }
+    _Py_SetImmortalUntracked(object);
+    if (PyDict_Check(object)) {
+        /* Its own account of what it holds leaves out keys that are strings. */
+        Py_ssize_t place = 0;
+        PyObject *key, *value;
+        while (PyDict_Next(object, &place, &key, &value)) {
+            make_part_immortal(key, NULL);
+        }
+    }
+    else if (PyCode_Check(object)) {
+        PyCodeObject *code = (PyCodeObject *)object;
+        PyObject *parts[] = {
+            code->co_consts, code->co_names, code->co_exceptiontable, code->co_localsplusnames,
+            code->co_localspluskinds, code->co_filename, code->co_name, code->co_qualname,
+            code->co_linetable,
+        };
+        for (size_t i = 0; i < Py_ARRAY_LENGTH(parts); i++) {
+            make_part_immortal(parts[i], NULL);
+        }
+    }
+    traverseproc traverse = Py_TYPE(object)->tp_traverse;
+    if (PyObject_IS_GC(object) && traverse != NULL) {
+        traverse(object, make_part_immortal, NULL);
+    }
+    return 1;
+}
+
+static int
+make_part_immortal(PyObject *object, void *unused)
+{
+    /* Those that the collector knows have their own turn: else all that is there would be gone through
+     * as one chain of calls. */
+    if (!PyObject_GC_IsTracked(object)) {
+        make_immortal(object, NULL);
+    }
+    return 0;
+}
+
 /* Start Python and import the guest. All that is in memory at the end of it is the snapshot. */
 EXPORT("wizer-initialize") void
 initialize(void)
@@ -185,6 +240,9 @@ initialize(void)
     if (PyRun_SimpleFileEx(start, "<guest start>", 1) != 0 || turn_function == NULL) {
         give_up("the guest did not start");
     }
+    /* What every guest begins with is there for good. To count references to it would write to its
+     * pages, and each guest would have a copy of most of them. */
+    PyUnstable_GC_VisitObjects(make_immortal, NULL);
 }
 
 /* Milliseconds until Python wants the next turn; -1: it waits for a frame; -2: the guest's own code
