@@ -99,7 +99,7 @@ fn run() -> anyhow::Result<()> {
         })
         .setup(move |app| {
             let app = app.handle();
-            match open(environment, &paths) {
+            match open(environment, &paths, updates::are_configured(app.config())) {
                 Ok(served) => start(app, &paths, served, hidden),
                 // There is no window yet, and nobody reads a log that they do not know of.
                 Err(error) => dialogs::say_and_exit(app, &format!("{error:#}")),
@@ -130,10 +130,10 @@ fn run() -> anyhow::Result<()> {
     Ok(())
 }
 
-fn open(environment: Environment, paths: &Paths) -> anyhow::Result<Served> {
+fn open(environment: Environment, paths: &Paths, updates: bool) -> anyhow::Result<Served> {
     let program = std::env::current_exe().context("the app's own path is unknown")?;
     let _inside = tauri::async_runtime::handle().inner().enter();
-    Served::open(environment, paths, &program)
+    Served::open(environment, paths, &program, updates)
 }
 
 fn start(app: &AppHandle, paths: &Paths, served: Served, hidden: bool) {

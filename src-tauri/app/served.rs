@@ -27,6 +27,7 @@ impl Served {
         environment: Environment,
         paths: &Paths,
         app: &Path,
+        updates: bool,
     ) -> anyhow::Result<Self> {
         let owner = Owner::claim(paths)?;
         let sidecar = sidecar(app, paths);
@@ -41,6 +42,7 @@ impl Served {
             AppFacts {
                 sidecar,
                 logs: Some(paths.logs.clone()),
+                updates,
             },
         );
         Ok(Self {

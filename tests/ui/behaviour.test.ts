@@ -2,6 +2,7 @@
 
 import type { Page } from 'playwright-core';
 import { expect, test } from 'vitest';
+import { app } from '../../ui/src/ipc/recorded/data';
 import { accessible, open, type Recorded } from './window';
 
 type RecordedWindow = Window & { recorded: Recorded };
@@ -399,6 +400,23 @@ test('settings are changed, updates looked for, diagnostics seen before they are
   await toast(page).getByText('/home/ada/runbridge-diagnostics.zip').waitFor();
 });
 
+test('a build that cannot look for newer ones says so and offers nothing', async () => {
+  const page = await open({ view: 'settings' });
+  await page.getByRole('button', { name: 'Check now' }).waitFor();
+  await page.evaluate(
+    (it) =>
+      (window as unknown as RecordedWindow).recorded.emit({
+        type: 'app',
+        app: it,
+      }),
+    { ...app, update: { type: 'off' } },
+  );
+  await page.getByText('This build does not look for newer versions').waitFor();
+  expect(await page.getByRole('button', { name: 'Check now' }).count()).toBe(0);
+  expect(await page.getByRole('switch', { name: 'Look for updates' }).count()).toBe(0);
+  await accessible(page);
+});
+
 test('messages go away by themselves, but not while they are held', async () => {
   const page = await open({ view: 'memory' });
   await page.getByRole('button', { name: 'Export' }).click();
@@ -426,7 +444,12 @@ test('interpreters are measured only while they are looked at', async () => {
   await page.getByText('The variables that Claude Code has set so far are lost.').waitFor();
   await page.getByRole('dialog').getByRole('button', { name: 'Stop' }).click();
   await expect.poll(() => page.getByRole('img', { name: /Memory/ }).count()).toBe(1);
-  type Watched = { recorded: { invoke(name: string, args: { on?: boolean }): Promise<unknown> }; asked: unknown[] };
+  type Watched = {
+    recorded: {
+      invoke(name: string, args: { on?: boolean }): Promise<unknown>;
+    };
+    asked: unknown[];
+  };
   await page.evaluate(() => {
     const shown = window as unknown as Watched;
     const invoke = shown.recorded.invoke.bind(shown.recorded);

@@ -710,6 +710,7 @@ export const words = {
     checkUpdates: 'Look for updates',
     checkUpdatesText: 'Asks for the newest version once a day. Nothing else is sent.',
     update: {
+      off: 'This build does not look for newer versions: get them where it came from',
       unknown: 'Not checked yet',
       checking: 'Looking for a newer version',
       current: (moment: string): string => `This is the newest version, checked ${moment}`,

@@ -57,6 +57,8 @@ pub struct AppFacts {
     pub sidecar: PathBuf,
     /// Where logs are written.
     pub logs: Option<PathBuf>,
+    /// Whether this build can look for newer versions of itself.
+    pub updates: bool,
 }
 
 /// See the module. Cheap to clone; the last one to be dropped ends what follows the bridge.
@@ -123,7 +125,11 @@ impl Desk {
     pub fn open(bridge: Arc<Bridge>, app: AppFacts) -> Self {
         let inner = Arc::new(Inner {
             own: bridge.connect(),
-            update: Mutex::new(UpdateState::Unknown),
+            update: Mutex::new(if app.updates {
+                UpdateState::Unknown
+            } else {
+                UpdateState::Off
+            }),
             told: Mutex::default(),
             engines: Mutex::default(),
             calls_today: Mutex::default(),

@@ -97,6 +97,7 @@ impl Bench {
         let facts = AppFacts {
             sidecar: home.path().join("bin/runbridge"),
             logs: Some(home.path().join("logs")),
+            updates: true,
         };
         let desk = Desk::open(Arc::clone(&bridge), facts);
         Self {

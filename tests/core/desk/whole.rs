@@ -1,6 +1,9 @@
 //! The whole state, what a tray shows, and what is said about the installation.
 
-use runbridge_core::api::{ErrorCode, Place, Subject};
+use std::sync::Arc;
+
+use runbridge_core::api::{ErrorCode, Place, Subject, UpdateState};
+use runbridge_core::desk::{AppFacts, Desk};
 use runbridge_core::status::TrayIcon;
 use serde_json::json;
 use tokio::time::timeout;
@@ -131,6 +134,17 @@ async fn places_and_licences_are_named() {
             .any(|it| it.name == "tokio" && it.licence == "MIT")
     );
     assert!(licences.iter().all(|it| !it.licence.is_empty()));
+    bench.close().await;
+}
+
+#[tokio::test]
+async fn a_build_that_cannot_look_for_newer_ones_says_so() {
+    let bench = Bench::open().await;
+    assert_eq!(bench.state().await.app.update, UpdateState::Unknown);
+    let without = Desk::open(Arc::clone(&bench.bridge), AppFacts::default());
+    let state = without.get_state().await.unwrap();
+    assert_eq!(state.app.update, UpdateState::Off);
+    drop(without);
     bench.close().await;
 }
 

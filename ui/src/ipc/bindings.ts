@@ -993,7 +993,7 @@ outputSchema: string | null, };
 export type Transport = "stdio" | "http" | "sse";
 
 /** Whether a newer version is there. */
-export type UpdateState = { "type": "unknown" } | { "type": "checking" } | { "type": "current",
+export type UpdateState = { "type": "off" } | { "type": "unknown" } | { "type": "checking" } | { "type": "current",
 /** When that was seen. */
 checkedAt: number, } | { "type": "available",
 /** Its version. */

@@ -111,6 +111,8 @@ pub enum SecretStoreKind {
 )]
 #[cfg_attr(feature = "bindings", derive(ts_rs::TS))]
 pub enum UpdateState {
+    /// This build cannot look.
+    Off,
     /// Nobody looked.
     Unknown,
     /// Looking.
