@@ -4,6 +4,8 @@
 use std::path::PathBuf;
 use std::process::Command;
 
+use anyhow::ensure;
+
 use crate::machine;
 use crate::shell::{build_program, build_sidecar, run, run_quietly, say};
 use crate::ui;
@@ -22,6 +24,15 @@ const TEST_PACKAGES: &[&str] = &[
     "xdotool",
 ];
 
+const NO_SCREEN: &str = "there is no screen: neither WAYLAND_DISPLAY nor DISPLAY is set. Run this in a \
+     session with a desktop, or on a screen that nobody sees: `apt-get install xvfb`, then \
+     `xvfb-run cargo xtask app`";
+
+/// Whether the app's window has somewhere to be; other systems always have a screen.
+fn has_screen(os: &str, is_set: impl Fn(&str) -> bool) -> bool {
+    os != "linux" || ["WAYLAND_DISPLAY", "DISPLAY"].into_iter().any(is_set)
+}
+
 /// Options of `cargo xtask app`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -32,6 +43,12 @@ pub(crate) struct Arguments {
 
 /// `cargo xtask app`.
 pub(crate) fn run_command(arguments: &Arguments) -> anyhow::Result<()> {
+    // Said at once, and not after the minutes of a first build.
+    ensure!(
+        has_screen(std::env::consts::OS, |name| std::env::var_os(name)
+            .is_some()),
+        NO_SCREEN
+    );
     let app = build(false)?;
     say("starting the app; it ends by Quit in its tray or with Ctrl+C");
     run(Command::new(app).args(&arguments.arguments))
@@ -83,4 +100,26 @@ fn is_installed(package: &str) -> bool {
     let mut query = Command::new("dpkg-query");
     query.args(["--show", "--showformat=${db:Status-Abbrev}", package]);
     run_quietly(&mut query).is_ok_and(|status| status.starts_with("ii"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linux_alone_may_have_no_screen() {
+        for (os, set, has) in [
+            ("linux", None, false),
+            ("linux", Some("DISPLAY"), true),
+            ("linux", Some("WAYLAND_DISPLAY"), true),
+            ("macos", None, true),
+            ("windows", None, true),
+        ] {
+            assert_eq!(
+                has_screen(os, |name| Some(name) == set),
+                has,
+                "{os} {set:?}"
+            );
+        }
+    }
 }
