@@ -14,7 +14,7 @@ use runbridge_testkit::{Engine, Era, Leftovers, McpClient, TempHome, wait_for};
 use serde_json::{Map, json};
 use sha2::{Digest as _, Sha256};
 
-use self::results::{Results, Spread, put_between, table};
+use self::results::{AppResults, Results, Spread, app_table, put_between, table};
 use crate::engine;
 use crate::setup;
 use crate::shell::{self, build_sidecar, cargo, root, say, target};
@@ -82,6 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         repetitions,
         noise_ms: Spread::of(noise),
         engines: BTreeMap::new(),
+        app: read_results().ok().and_then(|before| before.app),
     };
     for ((engine, key), values) in values {
         results
@@ -92,20 +93,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
     }
     println!("{}", table(&results));
     if arguments.quick || arguments.program.is_some() {
-        say("not kept: only a whole run of the release build is");
+        say(NOT_KEPT);
         return Ok(());
     }
-    let path = results_file();
-    std::fs::write(
-        &path,
-        format!("{}\n", serde_json::to_string_pretty(&results)?),
-    )
-    .with_context(|| format!("cannot write {}", path.display()))?;
-    say(format_args!(
-        "written to {}; `cargo xtask bench --readme` puts it into the README",
-        path.display()
-    ));
-    Ok(())
+    keep(&results)
 }
 
 /// `cargo xtask bench --app`; `--program` names an app with its sidecar beside it.
@@ -117,11 +108,22 @@ fn measure_app(arguments: &Arguments) -> anyhow::Result<()> {
     };
     let engines = engine::for_tests(&target().join("engines"))?;
     let repetitions = if arguments.quick { 2 } else { 7 };
-    for line in app::measure(&program, &engines.first_or_builtin(), repetitions)? {
-        println!("{line}");
+    let measured = AppResults {
+        machine: machine(),
+        repetitions,
+        values: app::measure(&program, &engines.first_or_builtin(), repetitions)?,
+    };
+    println!("{}", app_table(&measured));
+    if arguments.quick || arguments.program.is_some() {
+        say(NOT_KEPT);
+        return Ok(());
     }
-    Ok(())
+    let mut results = read_results()?;
+    results.app = Some(measured);
+    keep(&results)
 }
+
+const NOT_KEPT: &str = "not kept: only a whole run of the release build is";
 
 /// Repetitions in which the built-in Python is compiled anew, which takes seconds.
 const COMPILATIONS: usize = 3;
@@ -493,7 +495,7 @@ fn results_file() -> PathBuf {
     root().join("src-tauri/xtask/bench-results.json")
 }
 
-fn write_readme() -> anyhow::Result<()> {
+fn read_results() -> anyhow::Result<Results> {
     let path = results_file();
     let text = std::fs::read_to_string(&path).with_context(|| {
         format!(
@@ -501,11 +503,30 @@ fn write_readme() -> anyhow::Result<()> {
             path.display()
         )
     })?;
-    let results: Results =
-        serde_json::from_str(&text).with_context(|| format!("cannot read {}", path.display()))?;
+    serde_json::from_str(&text).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn keep(results: &Results) -> anyhow::Result<()> {
+    let path = results_file();
+    std::fs::write(
+        &path,
+        format!("{}\n", serde_json::to_string_pretty(results)?),
+    )
+    .with_context(|| format!("cannot write {}", path.display()))?;
+    say(format_args!(
+        "written to {}; `cargo xtask bench --readme` puts it into the README",
+        path.display()
+    ));
+    Ok(())
+}
+
+fn write_readme() -> anyhow::Result<()> {
+    let results = read_results()?;
+    let mut tables = vec![table(&results)];
+    tables.extend(results.app.as_ref().map(app_table));
     let readme_path = root().join("README.md");
     let readme = std::fs::read_to_string(&readme_path)?;
-    std::fs::write(&readme_path, put_between(&readme, &table(&results))?)?;
+    std::fs::write(&readme_path, put_between(&readme, &tables.join("\n\n"))?)?;
     say("README.md has the figures");
     Ok(())
 }

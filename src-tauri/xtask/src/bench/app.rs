@@ -1,6 +1,7 @@
 //! Figures of the desktop app: how soon its window is there, what it costs in the tray and open, what
 //! a sidecar that relays to it adds.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -19,79 +20,49 @@ const RUNS: usize = 200;
 /// How long the app is left alone before its CPU time is looked at.
 const IDLE: Duration = Duration::from_secs(10);
 
-/// Measure the app `program` with the sidecar beside it; a line per figure.
+/// Measure the app `program` with the sidecar beside it.
 pub(super) fn measure(
     program: &Path,
     engine: &Engine,
     repetitions: usize,
-) -> anyhow::Result<Vec<String>> {
+) -> anyhow::Result<BTreeMap<String, Spread>> {
     let screen = Screen::start()?;
-    let mut window_ms = Vec::new();
-    let (mut open_mb, mut closed_mb, mut idle_ms) = (Vec::new(), Vec::new(), Vec::new());
-    let (mut solo_ms, mut relayed_ms, mut relay_mb) = (Vec::new(), Vec::new(), Vec::new());
+    let mut values: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
     for repetition in 1..=repetitions {
         say(format_args!(
             "app, repetition {repetition} of {repetitions}"
         ));
+        let mut add = |key, value| values.entry(key).or_default().push(value);
         let life = Life::start(program, engine, &screen, &[])?;
         let page = wait_for(PATIENCE, || loaded_after(&life.log()));
-        window_ms.push(page.with_context(|| format!("no window:\n{}", life.log()))?);
+        let page = page.with_context(|| format!("no window:\n{}", life.log()))?;
+        add("window", page);
         // A page that was just drawn still lays out and collects.
         std::thread::sleep(Duration::from_secs(2));
-        open_mb.push(life.pss_mb());
+        add("open", life.pss_mb());
         drop(life);
 
         let life = Life::start(program, engine, &screen, &["--hidden"])?;
         let client = life.client(&program.with_file_name("runbridge"))?;
-        relayed_ms.push(warm_run_ms(&client)?);
-        relay_mb.push(client.memory_kib("VmRSS") as f64 / 1024.0);
+        let relayed = warm_run_ms(&client)?;
+        add("relay_memory", client.memory_kib("VmRSS") as f64 / 1000.0);
         client.close();
         std::thread::sleep(Duration::from_secs(2));
-        closed_mb.push(life.pss_mb());
+        add("closed", life.pss_mb());
         let before = life.cpu_ms()?;
         std::thread::sleep(IDLE);
-        idle_ms.push((life.cpu_ms()? - before) as f64);
+        add("cpu", (life.cpu_ms()? - before) as f64);
         drop(life);
 
         let home = TempHome::new();
         let client = client_in(&home, &program.with_file_name("runbridge"), engine)?;
-        solo_ms.push(warm_run_ms(&client)?);
+        add("relay", relayed - warm_run_ms(&client)?);
         client.close();
     }
-    let overhead = Spread::of(relayed_ms.clone()).median - Spread::of(solo_ms.clone()).median;
-    Ok(vec![
-        format!(
-            "start to loaded window      {} ms (goal 1000)",
-            shown(window_ms)
-        ),
-        format!(
-            "PSS with the window open    {} MB (goal 280)",
-            shown(open_mb)
-        ),
-        format!(
-            "PSS in the tray             {} MB (goal 120)",
-            shown(closed_mb)
-        ),
-        format!(
-            "CPU in {} s of rest         {} ms (goal 0)",
-            IDLE.as_secs(),
-            shown(idle_ms)
-        ),
-        format!("`pass` by a relay           {} ms", shown(relayed_ms)),
-        format!("`pass` without              {} ms", shown(solo_ms)),
-        format!("the relay adds              {overhead:.2} ms (goal 0.3)"),
-        format!(
-            "RSS of a relay              {} MB (goal 8)",
-            shown(relay_mb)
-        ),
-    ])
-}
-
-fn shown(values: Vec<f64>) -> String {
-    let Spread {
-        median, min, max, ..
-    } = Spread::of(values);
-    format!("{median:.2} ({min:.2} … {max:.2})")
+    Ok(values
+        .into_iter()
+        .map(|(key, values)| (key.to_owned(), Spread::of(values)))
+        .collect())
 }
 
 /// The median of runs that do nothing.
@@ -206,7 +177,7 @@ impl Life {
     /// Memory of the app and its webview, each shared page counted once.
     fn pss_mb(&self) -> f64 {
         let kib: u64 = self.family().into_iter().map(pss_kib).sum();
-        kib as f64 / 1024.0
+        kib as f64 / 1000.0
     }
 
     /// CPU time of the app and its webview so far.

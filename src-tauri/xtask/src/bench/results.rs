@@ -165,7 +165,28 @@ pub(super) const MEASURES: &[Measure] = &[
     },
 ];
 
+/// Of the desktop app, which is measured apart.
+pub(super) const APP_MEASURES: &[Measure] = &[
+    Measure::of_app("window", "start to the loaded window", "ms", 1000.0),
+    Measure::of_app("open", "memory (PSS) with the window open", "MB", 280.0),
+    Measure::of_app("closed", "memory (PSS) in the tray", "MB", 120.0),
+    Measure::of_app("cpu", "CPU time in ten seconds of rest", "ms", 0.0),
+    Measure::of_app("relay", "what a relay adds to a warm run", "ms", 0.3),
+    Measure::of_app("relay_memory", "memory (RSS) of a relay", "MB", 8.0),
+];
+
 impl Measure {
+    const fn of_app(key: &'static str, title: &'static str, unit: &'static str, goal: f64) -> Self {
+        Self {
+            key,
+            title,
+            unit,
+            goal: Some(goal),
+            goal_builtin: None,
+            before: None,
+        }
+    }
+
     fn goals(&self) -> String {
         let one = |goal: f64| format!("≤ {goal} {}", self.unit);
         match (self.goal, self.goal_builtin) {
@@ -188,6 +209,20 @@ pub(super) struct Results {
     pub(super) noise_ms: Spread,
     /// By engine, by measure.
     pub(super) engines: BTreeMap<String, BTreeMap<String, Spread>>,
+    /// Of the desktop app, once it was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) app: Option<AppResults>,
+}
+
+/// What was found of the desktop app.
+#[derive(Serialize, Deserialize)]
+pub(super) struct AppResults {
+    /// As of the others.
+    pub(super) machine: String,
+    /// Lives of the app.
+    pub(super) repetitions: usize,
+    /// By measure.
+    pub(super) values: BTreeMap<String, Spread>,
 }
 
 /// What a number of repetitions gave.
@@ -214,6 +249,24 @@ impl Spread {
             min: round(min),
             max: round(max),
         }
+    }
+}
+
+impl Spread {
+    fn shown(&self) -> String {
+        let short = |value: f64| {
+            if value.abs() < 10.0 {
+                format!("{value:.2}")
+            } else {
+                format!("{value:.0}")
+            }
+        };
+        format!(
+            "{} ({} … {})",
+            short(self.median),
+            short(self.min),
+            short(self.max)
+        )
     }
 }
 
@@ -246,24 +299,8 @@ pub(super) fn table(results: &Results) -> String {
     for measure in MEASURES {
         let mut cells = vec![measure.title.to_owned(), measure.goals()];
         for name in &names {
-            let cell = results.engines[*name]
-                .get(measure.key)
-                .map_or("–".to_owned(), |spread| {
-                    let short = |value: f64| {
-                        if value < 10.0 {
-                            format!("{value:.2}")
-                        } else {
-                            format!("{value:.0}")
-                        }
-                    };
-                    format!(
-                        "{} ({} … {})",
-                        short(spread.median),
-                        short(spread.min),
-                        short(spread.max)
-                    )
-                });
-            cells.push(cell);
+            let spread = results.engines[*name].get(measure.key);
+            cells.push(spread.map_or("–".to_owned(), Spread::shown));
         }
         cells.push(
             measure
@@ -277,6 +314,29 @@ pub(super) fn table(results: &Results) -> String {
     lines.push(format!(
         "{} repetitions on {}. The same piece of work took {:.0} ms ({:.0} … {:.0}) among them: that is the machine's noise.",
         results.repetitions, results.machine, noise.median, noise.min, noise.max,
+    ));
+    lines.join("\n")
+}
+
+/// The same of the desktop app.
+pub(super) fn app_table(results: &AppResults) -> String {
+    let mut lines = vec![
+        "| the desktop app, median (min … max) | goal | measured |".to_owned(),
+        "|--|--|--|".to_owned(),
+    ];
+    for measure in APP_MEASURES {
+        let spread = results.values.get(measure.key);
+        let found = spread.map_or("–".to_owned(), Spread::shown);
+        lines.push(format!(
+            "| {} | {} | {found} |",
+            measure.title,
+            measure.goals()
+        ));
+    }
+    lines.push(String::new());
+    lines.push(format!(
+        "{} lives of the release build, on {}.",
+        results.repetitions, results.machine
     ));
     lines.join("\n")
 }
@@ -320,6 +380,7 @@ mod tests {
                 "podman".to_owned(),
                 BTreeMap::from([("warm".to_owned(), spread)]),
             )]),
+            app: None,
         };
         let table = table(&results);
         assert!(
@@ -330,6 +391,24 @@ mod tests {
         );
         assert!(
             table.contains("| first run, spare ready | ≤ 30 ms | – | – |"),
+            "{table}"
+        );
+    }
+
+    #[test]
+    fn the_app_has_a_table_of_its_own() {
+        let spread = Spread::of(vec![0.25, -0.01, 400.0]);
+        let table = app_table(&AppResults {
+            machine: "m".to_owned(),
+            repetitions: 3,
+            values: BTreeMap::from([("relay".to_owned(), spread)]),
+        });
+        assert!(
+            table.contains("| what a relay adds to a warm run | ≤ 0.3 ms | 0.25 (-0.01 … 400) |"),
+            "{table}"
+        );
+        assert!(
+            table.contains("| CPU time in ten seconds of rest | ≤ 0 ms | – |"),
             "{table}"
         );
     }
