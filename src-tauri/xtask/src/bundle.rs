@@ -3,9 +3,14 @@
 
 #[cfg(target_os = "linux")]
 mod clean_root;
+#[cfg(target_os = "linux")]
+mod deb;
+mod msi;
+mod sizes;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::SystemTime;
 
 use anyhow::Context as _;
 use serde_json::{Value, json};
@@ -35,6 +40,10 @@ const UPDATE_ADDRESS: &str = "RUNBRIDGE_UPDATE_ADDRESS";
 
 /// Which certificate of the machine's store signs programs and installers of Windows.
 const WINDOWS_CERTIFICATE: &str = "RUNBRIDGE_WINDOWS_CERTIFICATE";
+
+/// What a failure is most likely to mean where an `AppImage` was asked for.
+const APPIMAGE: &str = "an AppImage is made with programs that the packaging program loads from GitHub: \
+     where that cannot be reached none is made, and the release workflow makes it";
 
 /// Options of `cargo xtask bundle`.
 #[derive(clap::Args)]
@@ -69,7 +78,9 @@ pub(crate) fn run_command(arguments: &Arguments) -> anyhow::Result<()> {
     let python = python(arguments.python.as_deref())?;
     stage(&built)?;
     let cli = cli()?;
-    let mut build = Command::new(cli);
+    let kinds = arguments.kinds.as_deref().unwrap_or(usual_kinds());
+    let begun = SystemTime::now();
+    let mut build = Command::new(&cli);
     build
         .current_dir(root())
         .args([
@@ -77,16 +88,14 @@ pub(crate) fn run_command(arguments: &Arguments) -> anyhow::Result<()> {
             "--config",
             OVERLAY,
         ])
-        .args([
-            "--bundles",
-            arguments.kinds.as_deref().unwrap_or(usual_kinds()),
-        ]);
+        .args(["--bundles", kinds]);
     if arguments.debug {
         build.arg("--debug");
     }
     let variable = |name: &str| std::env::var(name).ok().filter(|it| !it.is_empty());
     for more in [
         Some(with_python(std::env::consts::OS, &python)),
+        for_the_user_alone(std::env::consts::OS, &python)?,
         of_variables(variable),
     ] {
         build.args(
@@ -98,12 +107,23 @@ pub(crate) fn run_command(arguments: &Arguments) -> anyhow::Result<()> {
         // Cargo would build the members that it builds by default, of which the app is none.
         build.args(["--", "--package", "runbridge-app"]);
     }
-    run(&mut build)?;
+    let packed = run(&mut build);
+    if kinds.split(',').any(|kind| kind == "appimage") {
+        packed.context(APPIMAGE)?;
+    } else {
+        packed?;
+    }
     let bundle = target().join(profile).join("bundle");
-    say(format_args!("packages are in {}", bundle.display()));
+    #[cfg(target_os = "linux")]
+    deb::squeeze_all(&bundle, begun, &cli)?;
+    let made = sizes::newer(&bundle, begun)?;
+    sizes::say_all(&made);
+    if !arguments.debug {
+        sizes::hold(&made)?;
+    }
     #[cfg(target_os = "linux")]
     if arguments.try_install {
-        clean_root::try_newest(&bundle)?;
+        clean_root::try_newest(&bundle, !arguments.debug)?;
     }
     Ok(())
 }
@@ -180,12 +200,30 @@ fn with_python(os: &str, python: &str) -> Value {
     }
 }
 
+/// What makes the installers of Windows ask for no administrator: a template of ours for one of them,
+/// and the maker's own program for the webview, which both take where that is missing.
+fn for_the_user_alone(os: &str, python: &str) -> anyhow::Result<Option<Value>> {
+    if os != "windows" {
+        return Ok(None);
+    }
+    let template = msi::template(Path::new(python))?;
+    Ok(Some(json!({ "bundle": { "windows": {
+        "wix": { "template": template },
+        "webviewInstallMode": { "type": "embedBootstrapper", "silent": true },
+    } } })))
+}
+
 /// What the variables ask for besides: updates, and on macOS a signature of no one where there is no
 /// certificate, since a program without any does not start there.
 fn of_variables(variable: impl Fn(&str) -> Option<String>) -> Option<Value> {
     let mut more = json!({});
     if let (Some(key), Some(address)) = (variable(UPDATE_KEY), variable(UPDATE_ADDRESS)) {
-        more["plugins"]["updater"] = json!({ "pubkey": key, "endpoints": [address] });
+        more["plugins"]["updater"] = json!({
+            "pubkey": key,
+            "endpoints": [address],
+            // Or whoever holds the address could offer an old version as a new one.
+            "requireSignedVersion": true,
+        });
         more["bundle"]["createUpdaterArtifacts"] = json!(true);
     }
     if let Some(thumbprint) = variable(WINDOWS_CERTIFICATE) {

@@ -38,8 +38,8 @@ const QUESTIONS: &str = concat!(
     "\n",
 );
 
-/// Try the newest `.deb` below `bundle`.
-pub(super) fn try_newest(bundle: &Path) -> anyhow::Result<()> {
+/// Try the newest `.deb` below `bundle`; of one for users, that nobody drives its window, too.
+pub(super) fn try_newest(bundle: &Path, for_users: bool) -> anyhow::Result<()> {
     for (program, package) in [
         ("mmdebstrap", "mmdebstrap"),
         ("Xvfb", "xvfb"),
@@ -74,6 +74,9 @@ pub(super) fn try_newest(bundle: &Path) -> anyhow::Result<()> {
                    /tmp/package.deb xauth fonts-dejavu-core";
     inside(root, "0:0", install)?;
     say("installed");
+    if for_users {
+        refuses_automation(root)?;
+    }
     started(root)?;
     inside(
         root,
@@ -139,6 +142,20 @@ impl Drop for Ending {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// A program that wants to drive the window of what users have is turned away.
+fn refuses_automation(root: &Path) -> anyhow::Result<()> {
+    let mut app = command(root, "1000:1000", "cd && exec timeout 60 runbridge-app");
+    let output = app.env("TAURI_WEBVIEW_AUTOMATION", "1").output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.code() == Some(1) && said.contains("does not let other programs drive"),
+        "the app lets its window be driven: it ended with {} and said {said:?}",
+        output.status
+    );
+    say("nobody may drive its window");
+    Ok(())
 }
 
 /// The app shows its window, and a client at the registered path is served by it.
