@@ -25,7 +25,7 @@ const TEST_PACKAGES: &[&str] = &[
 ];
 
 const NO_SCREEN: &str = "there is no screen: neither WAYLAND_DISPLAY nor DISPLAY is set. Run this in a \
-     session with a desktop, or on a screen that nobody sees: `apt-get install xvfb`, then \
+     session with a desktop, or on a screen that nobody sees: `apt-get install xvfb xauth`, then \
      `xvfb-run cargo xtask app`";
 
 /// Whether the app's window has somewhere to be; other systems always have a screen.
