@@ -13,6 +13,9 @@ use crate::ui;
 /// What it is compiled against and what it loads when it starts, as Debian packages.
 const PACKAGES: &[&str] = &["libwebkit2gtk-4.1-dev", "libayatana-appindicator3-1"];
 
+/// Where the packaging program looks which library shows a tray, to have packages ask for it.
+const PACKAGING_PACKAGES: &[&str] = &["libayatana-appindicator3-dev"];
+
 /// What its tests drive it with.
 #[cfg(unix)]
 const TEST_PACKAGES: &[&str] = &[
@@ -65,6 +68,11 @@ pub(crate) fn build(release: bool) -> anyhow::Result<PathBuf> {
 pub(crate) fn prepare() -> anyhow::Result<()> {
     packages(PACKAGES)?;
     ui::build()
+}
+
+/// What packing the app asks for besides.
+pub(crate) fn prepare_packaging() -> anyhow::Result<()> {
+    packages(PACKAGING_PACKAGES)
 }
 
 /// What the tests of the app need besides.

@@ -76,6 +76,7 @@ pub(crate) fn run_command(arguments: &Arguments) -> anyhow::Result<()> {
         build_sidecar(!arguments.debug)?;
     }
     let python = python(arguments.python.as_deref())?;
+    app::prepare_packaging()?;
     stage(&built)?;
     let cli = cli()?;
     let kinds = arguments.kinds.as_deref().unwrap_or(usual_kinds());
