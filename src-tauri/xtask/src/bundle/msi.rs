@@ -1,6 +1,7 @@
 //! The package of Windows Installer. The packaging program's own asks for an administrator; this one
 //! installs for the user who started it, as the other installer does.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
@@ -31,7 +32,8 @@ fn filled(python: &Path, names: &[String]) -> String {
     let (mut components, mut references) = (String::new(), String::new());
     for (number, name) in names.iter().enumerate() {
         let id = format!("Python{number}");
-        components += &format!(
+        let _ = write!(
+            components,
             r#"      <Component Id="{id}" Guid="{guid}">
         <RegistryValue Root="HKCU" Key="Software\{{{{manufacturer}}}}\{{{{product_name}}}}" Name="{id}" Type="integer" Value="1" KeyPath="yes" />
         <File Id="File{id}" Source="{source}" />
@@ -41,7 +43,7 @@ fn filled(python: &Path, names: &[String]) -> String {
             guid = guid(name),
             source = python.join(name).display(),
         );
-        references += &format!("      <ComponentRef Id=\"{id}\" />\n");
+        let _ = writeln!(references, "      <ComponentRef Id=\"{id}\" />");
     }
     TEMPLATE
         .replace("@python@", &components)
@@ -50,7 +52,6 @@ fn filled(python: &Path, names: &[String]) -> String {
 
 /// The same for a file in every version: what Windows Installer knows a component by.
 fn guid(name: &str) -> String {
-    use std::fmt::Write as _;
     let mut text = String::new();
     for (at, byte) in Sha256::digest(format!("runbridge/python/{name}"))
         .into_iter()
