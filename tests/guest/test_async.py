@@ -63,6 +63,12 @@ class Patterns(GuestCase):
         )
         self.assertEqual(self.run_ok("(await t, await u)").result, "('fine', ['fine', 'fine'])")
 
+    def test_a_task_has_its_turn_though_runs_follow_at_once(self):
+        made = self.host.start("async def tell():\n    global told\n    told = 'x'\ntold = ''\nt = asyncio.create_task(tell())")
+        following = [self.host.start("told") for _ in range(20)]
+        self.host.finish(made)
+        self.assertEqual([self.host.finish(run).result for run in following], ["'x'"] * 20)
+
     def test_gather_wait_for_and_as_completed(self):
         self.assertEqual(
             self.run_ok(

@@ -8,7 +8,7 @@ import asyncio
 import itertools
 import os
 import _thread
-from json import dumps, loads
+from json import JSONDecoder, JSONEncoder
 
 from _runbridge.door import CALL, CANCEL_CALL, PAYLOAD_BYTES_MAX
 
@@ -41,6 +41,12 @@ _KINDS = {
     "memory_full": RuntimeError,
     "runtime": RuntimeError,
 }
+
+
+_encode = JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+# What reads a reply, by what it makes of mappings: `loads` with a hook would make one each time.
+_decoders = {}
 
 
 class Calls:
@@ -79,13 +85,9 @@ class Calls:
         loop = asyncio.get_running_loop()
         future = loop.create_future()
 
-        def settle(payload):
-            if not future.done():
-                future.set_result(payload)
-
         def deliver(payload):
             try:
-                loop.call_soon_threadsafe(settle, payload)
+                self._settle(loop, future, payload)
             except RuntimeError:
                 # The loop has ended, and with it whoever waited.
                 pass
@@ -97,6 +99,10 @@ class Calls:
             if not future.done() or future.cancelled():
                 self._forget(ident)
         return _value(payload, hook)
+
+    def _settle(self, loop, future, payload):
+        """Give `future` what came, from the thread that reads frames."""
+        loop.call_soon_threadsafe(settle, future, payload)
 
     def answer(self, ident, payload):
         """A reply has come. Called by the thread that reads frames."""
@@ -135,6 +141,12 @@ class Calls:
         self._waiting.clear()
 
 
+def settle(future, payload):
+    """Give `future` what came, unless nobody waits for it any more."""
+    if not future.done():
+        future.set_result(payload)
+
+
 def wait(lock):
     """Block until `lock` is free. Nothing is held here, so an interrupt may raise here."""
     lock.acquire()
@@ -143,7 +155,7 @@ def wait(lock):
 def encode(message, params):
     """`message` as JSON. What JSON cannot hold is named by its place in `params`."""
     try:
-        payload = dumps(message, ensure_ascii=False, allow_nan=False).encode("utf-8")
+        payload = _encode(message).encode("utf-8")
     except (TypeError, ValueError, RecursionError):
         for name, value in params.items():
             check_json(value, name, strict_keys=False)
@@ -215,7 +227,10 @@ def _value(payload, hook):
     """What the host answered, or the exception that it wants raised."""
     if payload is None:
         raise MemoryError("the reply did not fit into the sandbox's memory")
-    reply = loads(payload, object_hook=hook)
+    decode = _decoders.get(hook)
+    if decode is None:
+        decode = _decoders[hook] = JSONDecoder(object_hook=hook).decode
+    reply = decode(str(payload, "utf-8"))
     if "error" in reply:
         raise _exception(reply["error"])
     return reply.get("ok")

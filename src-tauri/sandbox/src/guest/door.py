@@ -5,6 +5,7 @@ payload. This is the only module that knows which descriptors carry them; anothe
 of a WebAssembly build, needs the same three methods.
 """
 
+import select
 import struct
 
 # Functions by name, here as in all modules of the guest: what user code puts in their place in
@@ -31,6 +32,13 @@ class Door:
         self._read_fd = read_fd
         self._write_fd = write_fd
         self._ahead = b""
+        self._writable = select.poll()
+        self._writable.register(write_fd, select.POLLOUT)
+
+    def takes_small(self):
+        """Whether a frame of up to 4096 bytes would leave at once and whole: a pipe that can be written
+        to has room for a page."""
+        return bool(self._writable.poll(0))
 
     def read(self):
         """The next frame as (kind, id, payload). The payload is None if memory was too short for

@@ -14,9 +14,12 @@ import selectors
 import signal
 import threading
 import _thread
+from _signal import signal as set_handler
 from time import sleep
 
 AGAIN_S = 0.002
+
+_SIGINT = int(signal.SIGINT)
 
 _ASYNCIO = os.path.dirname(asyncio.__file__) + os.sep
 _SELECTORS = selectors.__file__
@@ -69,7 +72,8 @@ class Interrupts:
 
     def arm(self):
         """Install the handler; again before each run, in case user code has its own."""
-        signal.signal(signal.SIGINT, self._handler)
+        # Python's own way to it makes an enumeration of all that comes and goes.
+        set_handler(_SIGINT, self._handler)
 
     def queue(self, run):
         """A run has arrived. From now on it can be interrupted."""

@@ -2,12 +2,14 @@
 
 Text comes from two sides: `sys.stdout` and `sys.stderr`, which are objects of this module, and the
 descriptors 1 and 2, which are pipes that child processes and raw writes fill. Both end in one list
-under one lock, so the order is the order of the writes. A thread of its own sends frames; user code
-never touches the frame stream, so an exception in the middle of a `print` cannot tear a frame.
+under one lock, so the order is the order of the writes. A thread of its own sends frames, but for
+small ones that the host takes at once and as a whole: an exception in the middle of a `print` cannot
+tear a frame.
 
 Knows nothing of what a run is besides its id.
 """
 
+import collections
 import concurrent.futures
 import concurrent.futures.thread  # noqa: F401  (the attribute below is loaded lazily)
 import contextvars
@@ -29,6 +31,8 @@ GATHER_MAX = 64 * 1024
 PIECE_MAX = 1024 * 1024
 # How long printed text may wait for more, so that long runs show their output as it comes.
 LINGER_S = 0.03
+# Bytes of a frame that the thread which made it may send itself.
+SMALL_MAX = 4096 - 16
 # Frames that may wait for a host that reads slowly; whoever would add one more waits too.
 FRAMES_MAX = 8
 # Bytes taken from a child's pipe at once.
@@ -57,7 +61,11 @@ class Output:
     def __init__(self, door, interrupts):
         self._door = door
         self._interrupts = interrupts
-        self._frames = SimpleQueue()
+        # What the sending thread has before it, and a token for each to wake it.
+        self._frames = collections.deque()
+        self._tokens = SimpleQueue()
+        # Held while something of it leaves.
+        self._leaving = threading.Lock()
         self._space = threading.Event()
         self._lock = threading.Lock()
         # (kind, run, str or bytes) in the order of the writes.
@@ -111,7 +119,27 @@ class Output:
                 % (len(payload), PAYLOAD_BYTES_MAX)
             )
         self.wait_for_space()
-        self._frames.put((kind, ident, payload))
+        if not self._leave_at_once(kind, ident, payload):
+            self._put((kind, ident, payload))
+
+    def _leave_at_once(self, kind, ident, payload):
+        """Send a small frame from this thread if nothing is before it and the host takes it now:
+        to wake another thread takes longer than that."""
+        if len(payload) > SMALL_MAX or self._frames or not self._leaving.acquire(False):
+            return False
+        try:
+            if self._frames or not self._door.takes_small():
+                return False
+            self._door.write(kind, ident, payload)
+            return True
+        except Closed:
+            _exit_now(0)
+        finally:
+            self._leaving.release()
+
+    def _put(self, item):
+        self._frames.append(item)
+        self._tokens.put(None)
 
     def write(self, kind, piece):
         """Add printed text or bytes."""
@@ -152,7 +180,7 @@ class Output:
                 self._seal()
             finally:
                 self._lock.release()
-        self._frames.put(sent)
+        self._put(sent)
         sent.wait(PUSH_S)
 
     def current_run(self):
@@ -167,9 +195,9 @@ class Output:
 
     def wait_for_space(self):
         """Block while the host is that far behind. May be interrupted: nothing is held here."""
-        while self._frames.qsize() >= FRAMES_MAX:
+        while len(self._frames) >= FRAMES_MAX:
             self._space.clear()
-            if self._frames.qsize() >= FRAMES_MAX:
+            if len(self._frames) >= FRAMES_MAX:
                 self._space.wait(1.0)
 
     def _gather(self, kind, run, piece):
@@ -179,12 +207,12 @@ class Output:
             self._seal()
         elif not self._timed:
             self._timed = True
-            self._frames.put(_SOON)
+            self._put(_SOON)
 
     def _seal(self):
         if self._gathered:
             gathered, self._gathered, self._size = self._gathered, [], 0
-            self._frames.put(gathered)
+            self._put(gathered)
 
     def _drain(self):
         """Take what the pipes hold now, at most a little more than a pipe can hold."""
@@ -218,16 +246,19 @@ class Output:
     def _write_frames(self):
         flush_at = None
         while True:
-            item = None
             try:
                 left = None if flush_at is None else max(0.0, flush_at - monotonic())
-                item = self._frames.get(timeout=left)
-                if item is _SOON:
-                    flush_at = monotonic() + LINGER_S
-                    continue
-                self._write_item(item)
-                if not self._space.is_set():
-                    self._space.set()
+                self._tokens.get(timeout=left)
+                # All there is: an item whose token was lost for lack of memory is not left behind.
+                while self._frames:
+                    with self._leaving:
+                        item = self._frames.popleft()
+                        if item is _SOON:
+                            flush_at = monotonic() + LINGER_S
+                        else:
+                            self._write_item(item)
+                    if not self._space.is_set():
+                        self._space.set()
             except Empty:
                 flush_at = None
                 with self._lock:
@@ -461,5 +492,27 @@ def replace_streams(output):
     """Put fresh standard streams in place, whatever was there."""
     sys.stdout = sys.__stdout__ = TextStream(output, STDOUT, "<stdout>", 1)
     sys.stderr = sys.__stderr__ = TextStream(output, STDERR, "<stderr>", 2)
-    # Descriptor 0 is /dev/null: every read meets the end, so `input()` raises EOFError.
-    sys.stdin = sys.__stdin__ = open(0, encoding="utf-8", closefd=False)
+    sys.stdin = sys.__stdin__ = _standard_input()
+
+
+# The standard input, and what could be seen of it when it was opened.
+_input = _input_then = None
+
+
+def _standard_input():
+    """Descriptor 0 is /dev/null: every read meets the end, so `input()` raises EOFError. It is opened
+    again only if user code did something to it."""
+    global _input, _input_then
+    try:
+        if not _input.closed and _look_of(_input) == _input_then:
+            return _input
+    except (AttributeError, ValueError):
+        # None yet, or taken apart.
+        pass
+    _input = open(0, encoding="utf-8", closefd=False)
+    _input_then = _look_of(_input)
+    return _input
+
+
+def _look_of(stream):
+    return dict(vars(stream)), stream.encoding, stream.errors

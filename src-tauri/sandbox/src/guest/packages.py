@@ -14,10 +14,15 @@ FOLDER = "/packages/"
 allowed = None
 
 
+# What was last wanted, and where Python looked then.
+_used = None
+
+
 def use(files):
     """Have Python look into these files of the folder, and into no others there."""
+    global _used
     wanted = [FOLDER + name for name in files]
-    if not isinstance(sys.path, list):
+    if not isinstance(sys.path, list) or _used == (wanted, sys.path):
         return
     kept = [place for place in sys.path if place in wanted or not _is_ours(place)]
     new = [place for place in wanted if place not in kept]
@@ -25,6 +30,7 @@ def use(files):
         at = _before_others(kept)
         sys.path[:] = kept[:at] + new + kept[at:]
         importlib.invalidate_caches()
+    _used = (wanted, list(sys.path))
 
 
 def _is_ours(place):

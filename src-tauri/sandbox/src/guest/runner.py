@@ -19,7 +19,8 @@ import threading
 import types
 import warnings
 import _thread
-from json import dumps, loads
+from json import JSONEncoder, loads
+from operator import is_
 from os import getpid
 from queue import Empty, SimpleQueue
 
@@ -53,6 +54,8 @@ _FUTURES = 0
 for _name in __future__.all_feature_names:
     _FUTURES |= getattr(__future__, _name).compiler_flag
 _COMPILE = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+
+_encode = JSONEncoder(ensure_ascii=False).encode
 
 
 def main(config):
@@ -175,6 +178,7 @@ class Runner:
         self._recursion_then = sys.getrecursionlimit()
         self._display_then = sys.displayhook
         self._except_then = sys.excepthook
+        self._filters = None
 
     # What the runtime builds on.
 
@@ -242,7 +246,7 @@ class Runner:
         _thread.stack_size(0)
         version = "%d.%d.%d" % sys.version_info[:3]
         hello = {"python": version, "uid": os.geteuid(), "rlimits": self._rlimits}
-        self._output.send(HELLO, 0, dumps(hello).encode())
+        self._output.send(HELLO, 0, _encode(hello).encode())
         while True:
             try:
                 self._serve()
@@ -316,19 +320,24 @@ class Runner:
 
     @interrupting.gate
     def _next_run(self):
-        """The next run from the host; earlier tasks go on until it comes."""
+        """The next run from the host; earlier tasks go on until it comes, and have a turn if it is there
+        already."""
         failures = 0
+        turned = not self._tasks
         while True:
-            try:
-                return self._inbox.get_nowait()
-            except Empty:
-                pass
+            if turned:
+                try:
+                    return self._inbox.get_nowait()
+                except Empty:
+                    pass
+            turned = True
             try:
                 self._leave_if_forked(0)
                 self._mend()
                 self._waiter = self._loop.create_future()
-                if self._inbox.empty():
-                    self._loop.run_until_complete(self._waiter)
+                if not self._inbox.empty():
+                    self._waiter.set_result(None)
+                self._loop.run_until_complete(self._waiter)
                 failures = 0
             except BaseException:
                 # A late task ended with SystemExit, stopped the loop, or the loop itself is broken.
@@ -377,7 +386,7 @@ class Runner:
             self.cancel_tasks(run)
         self._undo()
         end["notes"] = self._notes
-        told = dumps(end, ensure_ascii=False).encode("utf-8")
+        told = _encode(end).encode("utf-8")
         self._output.flush()
         self._untold = None
         self._output.send(DONE, run, told)
@@ -425,7 +434,8 @@ class Runner:
         if is_coroutine(body) or is_coroutine(last):
             value = self._drive(self._awaited(body, last))
         else:
-            exec(body, self._names)
+            if body is not None:
+                exec(body, self._names)
             if last is not None:
                 value = eval(last, self._names)
                 if inspect.isawaitable(value):
@@ -438,7 +448,7 @@ class Runner:
     async def _awaited(self, body, last):
         if is_coroutine(body):
             await eval(body, self._names)
-        else:
+        elif body is not None:
             exec(body, self._names)
         if last is None:
             return None
@@ -484,8 +494,9 @@ class Runner:
             loop.set_exception_handler(self._late_error)
             self._loop = loop
         loop.set_task_factory(self._make_task)
-        for name in vars(loop).keys() & _LOOP_METHODS:
-            del vars(loop)[name]
+        if not _LOOP_METHODS.isdisjoint(vars(loop)):
+            for name in vars(loop).keys() & _LOOP_METHODS:
+                del vars(loop)[name]
         # `loop.stop()` outside of a turn would end the next one at once.
         loop._stopping = False
         asyncio._set_running_loop(None)
@@ -505,10 +516,15 @@ class Runner:
         sys.excepthook = self._except_then
         asyncio.create_task = asyncio.tasks.create_task = self._create_task
         asyncio.run = asyncio.runners.run = self._asyncio_run
-        # The guest's threads are no reason to warn of a fork, nor is a tool's coroutine to be
-        # reported twice.
-        warnings.filterwarnings("ignore", message=r".*multi-threaded, use of fork\(\)")
-        warnings.filterwarnings("ignore", message=r"coroutine '(mcp_|runtime\.).*was never awaited")
+        if self._filters is None or warnings.filters[:2] != self._filters:
+            # The guest's threads are no reason to warn of a fork, nor is a tool's coroutine to be
+            # reported twice.
+            for message in (
+                r".*multi-threaded, use of fork\(\)",
+                r"coroutine '(mcp_|runtime\.).*was never awaited",
+            ):
+                warnings.filterwarnings("ignore", message=message)
+            self._filters = warnings.filters[:2]
         self._modules["__main__"] = self._module
         self._names["__name__"] = "__main__"
         self._names["__builtins__"] = builtins
@@ -522,14 +538,15 @@ class Runner:
         """The part of `_restore` that the guest itself depends on between runs."""
         sys.settrace(None)
         sys.setprofile(None)
-        for name, value in self._builtins_then.items():
-            if builtins.__dict__.get(name, self) is not value:
-                builtins.__dict__[name] = value
+        # Without a step of Python's for each: this is most of what a small run takes.
+        then, now = self._builtins_then, builtins.__dict__
+        if not all(map(is_, map(now.get, then), then.values())):
+            now.update(then)
         if sys.modules is not self._modules:
             sys.modules = self._modules
-        for name, module in self._modules_then.items():
-            if name not in self._modules:
-                self._modules[name] = module
+        if not self._modules_then.keys() <= self._modules.keys():
+            for name, module in self._modules_then.items():
+                self._modules.setdefault(name, module)
         try:
             if sys.getrecursionlimit() != self._recursion_then:
                 sys.setrecursionlimit(self._recursion_then)
@@ -622,14 +639,16 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 def compile_run(source, name):
-    """Code of the statements, and code of the last expression or None."""
+    """Code of the statements and code of the last expression, each None if there is none."""
     tree = compile(source, name, "exec", ast.PyCF_ONLY_AST | _COMPILE, dont_inherit=True)
-    last = None
+    body = last = None
     if tree.body and isinstance(tree.body[-1], ast.Expr):
         last = ast.Expression(tree.body.pop().value)
-    body = compile(tree, name, "exec", _COMPILE, dont_inherit=True)
+    flags = _COMPILE
+    if tree.body:
+        body = compile(tree, name, "exec", flags, dont_inherit=True)
+        flags |= body.co_flags & _FUTURES
     if last is not None:
-        flags = _COMPILE | (body.co_flags & _FUTURES)
         last = compile(last, name, "eval", flags, dont_inherit=True)
     return body, last
 

@@ -15,6 +15,7 @@ import keyword
 import random
 import sys
 import types
+from operator import is_
 from time import sleep
 
 from _runbridge import packages
@@ -37,9 +38,13 @@ class Runtime:
         self._runner = runner
         self._output = runner.output
         self._servers = {}
+        # As the host lists them.
+        self._listed = None
         self._saved = {}
         self._saved_wanted = None
         self._bound = {}
+        # What `_bind` puts in place; made when servers come or go.
+        self._wanted = None
         # Coroutines of this module that have not started: id -> (run, coroutine, label, line).
         self._made = {}
         self._made_ids = itertools.count()
@@ -53,7 +58,20 @@ class Runtime:
         context = request.get("context") or {}
         self._images_bytes_left = int(request.get("images_bytes_max") or 0)
         self._made.clear()
-        listed = context.get("servers") or []
+        self._list_servers(context.get("servers") or [])
+        self._saved_wanted = context.get("saved_tools")
+        installed = context.get("packages")
+        packages.allowed = installed is not None
+        packages.use(installed or ())
+        sys.modules.update(self._modules)
+        if not any(finder is self._modules["mcp.servers"].finder for finder in sys.meta_path):
+            sys.meta_path.append(self._modules["mcp.servers"].finder)
+        self._bind()
+
+    def _list_servers(self, listed):
+        """Know these servers and no others; a proxy that user code holds stays the one it was."""
+        if listed == self._listed:
+            return
         known = {
             (proxy._Server__name, proxy._Server__alias): proxy for proxy in self._servers.values()
         }
@@ -63,14 +81,8 @@ class Runtime:
             proxy = known.get((name, alias)) or Server(self, name, alias)
             proxy._Server__description = server.get("description") or ""
             self._servers[name] = proxy
-        self._saved_wanted = context.get("saved_tools")
-        installed = context.get("packages")
-        packages.allowed = installed is not None
-        packages.use(installed or ())
-        sys.modules.update(self._modules)
-        if not any(finder is self._modules["mcp.servers"].finder for finder in sys.meta_path):
-            sys.meta_path.append(self._modules["mcp.servers"].finder)
-        self._bind()
+        self._listed = listed
+        self._wanted = None
 
     def end(self, run, done):
         """Note the coroutines that `run` made and never awaited; `done` says that its code came to
@@ -165,18 +177,11 @@ class Runtime:
 
     def _bind(self):
         """Put the bare names in place. A name that user code gave another value keeps it."""
-        wanted = {
-            "mcp": self._modules["mcp"],
-            "runtime": self._modules["mcp.runtime"],
-            "mcp_servers": self.servers,
-            "asyncio": asyncio,
-            "LOADED_MCP_SERVERS": tuple(self._servers),
-        }
-        for name in BARE_FUNCTIONS:
-            wanted[name] = getattr(self.api, name)
-        for proxy in self._servers.values():
-            wanted["mcp_" + proxy._Server__alias] = proxy
-        names = self._runner.names
+        names, wanted = self._runner.names, self._wanted
+        if wanted is None:
+            wanted = self._wanted = self._bare_names()
+        elif all(map(is_, map(names.get, wanted), wanted.values())):
+            return
         for name, value in self._bound.items():
             if name not in wanted and names.get(name) is value:
                 del names[name]
@@ -184,6 +189,20 @@ class Runtime:
             if name not in names or names[name] is self._bound.get(name, self):
                 names[name] = value
         self._bound = wanted
+
+    def _bare_names(self):
+        names = {
+            "mcp": self._modules["mcp"],
+            "runtime": self._modules["mcp.runtime"],
+            "mcp_servers": self.servers,
+            "asyncio": asyncio,
+            "LOADED_MCP_SERVERS": tuple(self._servers),
+        }
+        for name in BARE_FUNCTIONS:
+            names[name] = getattr(self.api, name)
+        for proxy in self._servers.values():
+            names["mcp_" + proxy._Server__alias] = proxy
+        return names
 
 
 def _user_line():

@@ -139,6 +139,10 @@ class Calls(calling.Calls):
                 self._forget(ident)
         return calling._value(box[0], hook)
 
+    def _settle(self, loop, future, payload):
+        # The thread that reads is the loop's own.
+        calling.settle(future, payload)
+
 
 @interrupting.interruptible
 def _wait_for(box):
@@ -185,7 +189,8 @@ class Runner(running.Runner):
             self._greet()
             return 0
         self.pump(0)
-        if not self.waiting():
+        # Tasks have a turn even if the next run is there already.
+        if self._tasks or not self.waiting():
             self._pass_time()
         if not self.waiting():
             if self._fresh:
