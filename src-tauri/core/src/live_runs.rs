@@ -382,8 +382,11 @@ impl LiveRun {
             return;
         };
         live.run.calls_failed += u32::from(error.is_some());
-        let id = number.to_string();
-        if let Some(call) = live.calls.iter_mut().find(|call| call.id == id) {
+        // They are numbered from 1, and the first of them are kept.
+        let place = usize::try_from(number)
+            .unwrap_or(usize::MAX)
+            .wrapping_sub(1);
+        if let Some(call) = live.calls.get_mut(place) {
             call.duration_ms = Some(duration_ms);
             call.result_bytes = result_bytes;
             call.state = match error {

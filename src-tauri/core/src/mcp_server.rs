@@ -4,7 +4,7 @@
 mod asking;
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -472,9 +472,19 @@ impl Description {
 /// heard here.
 const ENDED_KEPT: Duration = Duration::from_secs(10);
 
+/// Calls that have ended and are still known.
+const ENDED_MAX: usize = 64;
+
 /// The calls that have not been answered, or only just: what a client teaches by cancelling one.
 #[derive(Clone, Default)]
-struct Calls(Arc<Mutex<HashMap<RequestId, OpenCall>>>);
+struct Calls(Arc<Mutex<KnownCalls>>);
+
+#[derive(Default)]
+struct KnownCalls {
+    calls: HashMap<RequestId, OpenCall>,
+    /// When which of them ended, the oldest first.
+    ended: VecDeque<(Instant, RequestId)>,
+}
 
 #[derive(Clone)]
 struct OpenCall {
@@ -485,11 +495,36 @@ struct OpenCall {
 
 impl Calls {
     fn find(&self, id: &RequestId) -> Option<OpenCall> {
-        self.lock().get(id).cloned()
+        self.lock().calls.get(id).cloned()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, OpenCall>> {
+    fn lock(&self) -> MutexGuard<'_, KnownCalls> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KnownCalls {
+    fn end(&mut self, id: &RequestId, now: Instant) {
+        if let Some(call) = self.calls.get_mut(id) {
+            call.ended = Some(now);
+            self.ended.push_back((now, id.clone()));
+        }
+        while let Some((at, _)) = self.ended.front() {
+            if now - *at < ENDED_KEPT && self.ended.len() <= ENDED_MAX {
+                return;
+            }
+            let Some((at, id)) = self.ended.pop_front() else {
+                return;
+            };
+            // The same id may name a later call by now.
+            if self
+                .calls
+                .get(&id)
+                .is_some_and(|call| call.ended == Some(at))
+            {
+                self.calls.remove(&id);
+            }
+        }
     }
 }
 
@@ -506,10 +541,7 @@ impl Call {
             client: context.client_info().map(|info| info.name),
             ended: None,
         };
-        let mut known = calls.lock();
-        known.retain(|_, call| call.ended.is_none_or(|at| at.elapsed() < ENDED_KEPT));
-        known.insert(context.id.clone(), open);
-        drop(known);
+        calls.lock().calls.insert(context.id.clone(), open);
         Self {
             calls: calls.clone(),
             id: context.id.clone(),
@@ -519,9 +551,7 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if let Some(call) = self.calls.lock().get_mut(&self.id) {
-            call.ended = Some(Instant::now());
-        }
+        self.calls.lock().end(&self.id, Instant::now());
     }
 }
 
@@ -555,5 +585,52 @@ impl Drop for ProgressSender {
     fn drop(&mut self) {
         // No progress may follow the reply.
         self.0.abort();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn known(calls: u32, now: Instant) -> KnownCalls {
+        let mut known = KnownCalls::default();
+        for number in 0..calls {
+            let open = OpenCall {
+                began: now,
+                client: None,
+                ended: None,
+            };
+            let id = RequestId::Number(number.into());
+            known.calls.insert(id.clone(), open);
+            known.end(&id, now);
+        }
+        known
+    }
+
+    #[test]
+    fn a_call_that_ended_is_known_for_a_while_and_not_with_all_before_it() {
+        let now = Instant::now();
+        let mut known = known(1_000, now);
+        assert_eq!(
+            (known.calls.len(), known.ended.len()),
+            (ENDED_MAX, ENDED_MAX)
+        );
+        assert!(known.calls.contains_key(&RequestId::Number(999)));
+        known.end(&RequestId::Number(5_000), now + ENDED_KEPT);
+        assert_eq!((known.calls.len(), known.ended.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_call_under_way_stays_known_though_an_ended_one_had_its_id() {
+        let now = Instant::now();
+        let mut known = known(1, now);
+        let again = OpenCall {
+            began: now,
+            client: None,
+            ended: None,
+        };
+        known.calls.insert(RequestId::Number(0), again);
+        known.end(&RequestId::Number(5_000), now + ENDED_KEPT);
+        assert!(known.calls.contains_key(&RequestId::Number(0)));
     }
 }
