@@ -13,8 +13,19 @@ use crate::{machine, servers};
 
 /// Set up; gives the folder of the servers.
 pub(crate) fn run_all() -> anyhow::Result<PathBuf> {
+    run_beside(|| Ok(()))
+}
+
+/// As [`run_all`], with `work` done while servers and clients come over the network.
+pub(crate) fn run_beside(work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<PathBuf> {
     debian_packages()?;
-    components()
+    std::thread::scope(|scope| {
+        let components = scope.spawn(components);
+        let worked = work();
+        let components = components.join();
+        worked?;
+        components.map_err(|_| anyhow::anyhow!("installing the servers panicked"))?
+    })
 }
 
 /// `cargo xtask setup`.

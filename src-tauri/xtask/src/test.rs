@@ -111,9 +111,10 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         return embedded(strict);
     }
     let begun = Instant::now();
-    let components = setup::run_all()?;
-    guest::run(&guest::Arguments::default())?;
-    app::set_up_tests()?;
+    let components = setup::run_beside(|| {
+        guest::run(&guest::Arguments::default())?;
+        app::set_up_tests()
+    })?;
     let (engines, why_missing) = match engine::for_tests(&target().join("engines")) {
         Ok(engines) => (
             engines,
@@ -162,11 +163,7 @@ pub(crate) fn run(arguments: &Arguments) -> anyhow::Result<()> {
         tally.skips.push(line.to_owned());
     }
     if arguments.filter.is_none() && !arguments.app {
-        for python in pythons() {
-            tally.counted(&format!("guest tests on {}", python.display()), || {
-                guest_tests(&python)
-            });
-        }
+        tally.counted("guest tests on every Python here", all_guest_tests);
         client_tests(&environment, &mut tally);
         tally.whole("window: types of the core", bindings::check);
         tally.whole("window: formatting and types", ui::check);
@@ -323,27 +320,55 @@ fn run_tests(
     Ok(count)
 }
 
-/// The guest's own tests, on one interpreter.
-fn guest_tests(python: &Path) -> anyhow::Result<Count> {
-    let mut command = Command::new(python);
-    command
+/// The guest's own tests, which wait more than they work: on two interpreters at a time.
+fn all_guest_tests() -> anyhow::Result<Count> {
+    let mut total = Count::default();
+    for pair in pythons().chunks(2) {
+        let results = std::thread::scope(|scope| {
+            let tests: Vec<_> = pair
+                .iter()
+                .map(|python| scope.spawn(|| guest_tests(python)))
+                .collect();
+            tests
+                .into_iter()
+                .map(std::thread::ScopedJoinHandle::join)
+                .collect::<Vec<_>>()
+        });
+        for (python, result) in pair.iter().zip(results) {
+            let Ok(result) = result else {
+                bail!("the tests on {} panicked", python.display());
+            };
+            let (said, count) = result.with_context(|| python.display().to_string())?;
+            say(format_args!("guest tests on {}\n{said}", python.display()));
+            total.add(count);
+        }
+    }
+    Ok(total)
+}
+
+/// The same on one interpreter, with what it said.
+fn guest_tests(python: &Path) -> anyhow::Result<(String, Count)> {
+    let output = Command::new(python)
         .current_dir(root())
-        .args(["-B", "-m", "unittest", "discover", "-s", "tests/guest"]);
+        .args(["-B", "-m", "unittest", "discover", "-s", "tests/guest"])
+        .stdin(Stdio::null())
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let mut count = Count::default();
     let mut ran = 0;
-    let succeeded = watch(&mut command, |line| {
+    for line in said.lines() {
         if let Some(number) = number_before(line, " test").filter(|_| line.starts_with("Ran ")) {
             ran = number;
         } else if line.starts_with("FAILED (") || line.starts_with("OK") {
             count.failed = number_after(line, "failures=") + number_after(line, "errors=");
             count.skipped = number_after(line, "skipped=");
         }
-    })?;
-    count.passed = ran.saturating_sub(count.failed + count.skipped);
-    if ran == 0 || (!succeeded && count.failed == 0) {
-        bail!("unittest did not finish");
     }
-    Ok(count)
+    count.passed = ran.saturating_sub(count.failed + count.skipped);
+    if ran == 0 || (!output.status.success() && count.failed == 0) {
+        bail!("unittest did not finish\n{said}");
+    }
+    Ok((said, count))
 }
 
 /// Every Python 3 that the guest must run on: one of each minor version.
