@@ -4,6 +4,7 @@
 
 mod app;
 mod results;
+mod screen;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

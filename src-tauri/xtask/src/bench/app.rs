@@ -9,13 +9,19 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, ensure};
 use runbridge_testkit::{Engine, Era, McpClient, TempHome, image, wait_for};
 
+use serde_json::json;
+
 use super::results::Spread;
+use super::screen::Screen;
 use crate::shell::say;
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Runs of one kind in a row; the first of them start what the others use.
 const RUNS: usize = 200;
+
+/// Runs that the window shows one after the other.
+const SHOWN: usize = 20;
 
 /// How long the app is left alone before its CPU time is looked at.
 const IDLE: Duration = Duration::from_secs(10);
@@ -26,7 +32,7 @@ pub(super) fn measure(
     engine: &Engine,
     repetitions: usize,
 ) -> anyhow::Result<BTreeMap<String, Spread>> {
-    let screen = Screen::start()?;
+    let mut screen = Screen::start()?;
     let mut values: BTreeMap<&'static str, Vec<f64>> = BTreeMap::new();
     for repetition in 1..=repetitions {
         say(format_args!(
@@ -34,12 +40,13 @@ pub(super) fn measure(
         ));
         let mut add = |key, value| values.entry(key).or_default().push(value);
         let life = Life::start(program, engine, &screen, &[])?;
-        let page = wait_for(PATIENCE, || loaded_after(&life.log()));
-        let page = page.with_context(|| format!("no window:\n{}", life.log()))?;
-        add("window", page);
+        add("window", life.window()?);
         // A page that was just drawn still lays out and collects.
         std::thread::sleep(Duration::from_secs(2));
         add("open", life.pss_mb());
+        let client = life.client(&program.with_file_name("runbridge"))?;
+        add("shown", shown_after(&client, &mut screen)?);
+        client.close();
         drop(life);
 
         let life = Life::start(program, engine, &screen, &["--hidden"])?;
@@ -65,6 +72,20 @@ pub(super) fn measure(
         .collect())
 }
 
+/// What it takes from a client's request until the window shows anything of it: the median.
+fn shown_after(client: &McpClient, screen: &mut Screen) -> anyhow::Result<f64> {
+    client.run("import time");
+    let mut times = Vec::with_capacity(SHOWN);
+    for _ in 0..SHOWN {
+        screen.wait_until_still()?;
+        let begun = Instant::now();
+        let run = client.send_run(json!({ "code": "time.sleep(0.5)" }));
+        times.push(screen.changes_after(begun)?);
+        run.reply()?;
+    }
+    Ok(Spread::of(times).median)
+}
+
 /// The median of runs that do nothing.
 fn warm_run_ms(client: &McpClient) -> anyhow::Result<f64> {
     let mut times = Vec::with_capacity(RUNS);
@@ -79,46 +100,6 @@ fn warm_run_ms(client: &McpClient) -> anyhow::Result<f64> {
 fn loaded_after(log: &str) -> Option<f64> {
     let (_, rest) = log.split_once("the page is loaded, ")?;
     rest.split(' ').next()?.parse().ok()
-}
-
-/// An X server of our own.
-struct Screen {
-    server: Child,
-    display: String,
-}
-
-impl Screen {
-    fn start() -> anyhow::Result<Self> {
-        let mut server = Command::new("Xvfb")
-            .args([
-                "-displayfd",
-                "1",
-                "-nolisten",
-                "tcp",
-                "-screen",
-                "0",
-                "1280x900x24",
-            ])
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .context("cannot start Xvfb")?;
-        let mut number = String::new();
-        let says = server.stdout.take().context("Xvfb says nothing")?;
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(says), &mut number)?;
-        Ok(Self {
-            server,
-            display: format!(":{}", number.trim()),
-        })
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
 }
 
 /// One life of the app.
@@ -144,7 +125,7 @@ impl Life {
             .env("HOME", home.path())
             .env("TMPDIR", home.temp_dir())
             .env("XDG_RUNTIME_DIR", home.path())
-            .env("DISPLAY", &screen.display)
+            .env("DISPLAY", screen.display())
             .env("NO_AT_BRIDGE", "1")
             .envs(variables.clone())
             .stdin(Stdio::null())
@@ -163,6 +144,12 @@ impl Life {
         });
         ensure!(served.is_some(), "the app lets nobody in:\n{}", life.log());
         Ok(life)
+    }
+
+    /// When its page was loaded, in milliseconds after its start.
+    fn window(&self) -> anyhow::Result<f64> {
+        let page = wait_for(PATIENCE, || loaded_after(&self.log()));
+        page.with_context(|| format!("no window:\n{}", self.log()))
     }
 
     fn client(&self, sidecar: &Path) -> anyhow::Result<McpClient> {

@@ -171,6 +171,12 @@ pub(super) const APP_MEASURES: &[Measure] = &[
     Measure::of_app("open", "memory (PSS) with the window open", "MB", 280.0),
     Measure::of_app("closed", "memory (PSS) in the tray", "MB", 120.0),
     Measure::of_app("cpu", "CPU time in ten seconds of rest", "ms", 0.0),
+    Measure::of_app(
+        "shown",
+        "a client's run begun to seen in the window",
+        "ms",
+        150.0,
+    ),
     Measure::of_app("relay", "what a relay adds to a warm run", "ms", 0.3),
     Measure::of_app("relay_memory", "memory (RSS) of a relay", "MB", 8.0),
 ];
