@@ -128,7 +128,7 @@ async fn a_kill_by_its_own_code_is_not_taken_for_want_of_memory() {
 }
 
 #[tokio::test]
-async fn a_fork_bomb_stops_at_the_limit() {
+async fn a_fork_bomb_stops_at_the_limit_and_others_still_begin() {
     const BOMB: &str = "
 import os, signal, time
 children = []
@@ -142,16 +142,23 @@ try:
     print('no limit')
 except BlockingIOError:
     print('limit')
+";
+    const DEFUSE: &str = "
 for child in children:
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
+print('alive')
 ";
     on_every_engine(async |engine| {
         let sandbox = Bench::new(&engine).open().await;
         let mut python = Python::new(sandbox.start().await.unwrap()).await;
         let ran = python.run(BOMB).await;
         assert_eq!(ran.stdout, "limit\n", "{ran:?}");
-        assert_eq!(python.run("print('alive')").await.stdout, "alive\n");
+        // Where processes are counted by user, the other has none left.
+        let mut other = Python::new(sandbox.start().await.unwrap()).await;
+        assert_eq!(other.run("print('begun')").await.stdout, "begun\n");
+        other.end(true).await;
+        assert_eq!(python.run(DEFUSE).await.stdout, "alive\n");
         python.end(true).await;
         sandbox.shut_down().await;
     })

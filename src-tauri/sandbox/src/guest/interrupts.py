@@ -110,7 +110,11 @@ class Interrupts:
                 self._wanted = run
             else:
                 return
-        _thread.start_new_thread(self._deliver, (run,))
+        try:
+            _thread.start_new_thread(self._deliver, (run,))
+        except RuntimeError:
+            # The code that is to be stopped may have taken all the threads that there may be.
+            self._deliver(run)
 
     def settle(self):
         """Raise what is owed; called where user code calls the guest often and nothing is held.

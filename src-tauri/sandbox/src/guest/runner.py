@@ -60,7 +60,11 @@ _encode = JSONEncoder(ensure_ascii=False).encode
 
 def main(config):
     """Become the runner: never returns."""
-    rlimits = set_rlimits(config.get("rlimits") or {})
+    wanted = dict(config.get("rlimits") or {})
+    # Counts what every container of the user runs: one that is at its limit must not keep the guest's
+    # own threads from being started.
+    late = {name: wanted.pop(name) for name in ("nproc",) if name in wanted}
+    rlimits = set_rlimits(wanted)
     door = doors.Door(outputs.move_up(0), outputs.move_up(1))
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0, inheritable=True)
@@ -68,7 +72,7 @@ def main(config):
         os.close(null)
     set_environment()
     fork_by_default()
-    Runner(door, rlimits).serve()
+    Runner(door, rlimits, late).serve()
 
 
 def set_rlimits(wanted):
@@ -148,9 +152,11 @@ def set_environment():
 class Runner:
     """One interpreter with its variables."""
 
-    def __init__(self, door, rlimits):
+    def __init__(self, door, rlimits, late_rlimits=None):
         self._door = door
         self._rlimits = rlimits
+        # To be set once the guest's threads run.
+        self._late_rlimits = late_rlimits or {}
         self._interrupts = interrupting.Interrupts()
         self._output = outputs.Output(door, self._interrupts)
         self._calls = Calls(self._output)
@@ -244,6 +250,7 @@ class Runner:
         self._calls.start()
         _thread.start_new_thread(self._read_frames, ())
         _thread.stack_size(0)
+        self._rlimits.update(set_rlimits(self._late_rlimits))
         version = "%d.%d.%d" % sys.version_info[:3]
         hello = {"python": version, "uid": os.geteuid(), "rlimits": self._rlimits}
         self._output.send(HELLO, 0, _encode(hello).encode())
