@@ -21,6 +21,7 @@ use std::time::Instant;
 
 use anyhow::Context as _;
 use runbridge_core::paths::{Environment, Paths};
+use runbridge_core::settings::Settings;
 use tauri::webview::PageLoadEvent;
 use tauri::{AppHandle, Manager as _, RunEvent, WindowEvent};
 use tauri_plugin_autostart::MacosLauncher;
@@ -198,19 +199,12 @@ fn may_be_automated() -> bool {
     cfg!(debug_assertions) || cfg!(feature = "automation")
 }
 
-/// `MCP_BRIDGE_LOG_LEVEL` says how much, as for the sidecar.
+/// Log to a file; settings say how much.
 fn start_log(environment: &Environment, paths: &Paths) -> anyhow::Result<()> {
     let file = log_file::LogFile::open(&paths.logs)
         .with_context(|| format!("cannot write the log in {}", paths.logs.display()))?;
-    let level = environment
-        .filled("MCP_BRIDGE_LOG_LEVEL")
-        .map_or_else(|| "info".to_owned(), |level| level.trim().to_lowercase());
-    let filter = tracing_subscriber::EnvFilter::try_new(match level.as_str() {
-        "warning" => "warn",
-        "critical" => "error",
-        level => level,
-    })
-    .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("info"));
+    let level = Settings::load(paths, environment).0.log_level;
+    let filter = tracing_subscriber::EnvFilter::new(level.filter());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(file)

@@ -51,6 +51,22 @@ fn there_is_one_tool_with_four_arguments() {
 }
 
 #[test]
+fn the_settings_say_how_much_is_logged_and_a_variable_overrides_them() {
+    let settings = json!({ "version": 1, "log_level": "trace" });
+    let chatty = on(engine())
+        .settings(settings.clone())
+        .start(TempHome::new());
+    let silenced = on(engine())
+        .settings(settings)
+        .variable("MCP_BRIDGE_LOG_LEVEL", "error")
+        .start(TempHome::new());
+    let told = |bridge: &runbridge_testkit::Bridge| bridge.client().stderr().contains("TRACE");
+    assert_eq!((told(&chatty), told(&silenced)), (true, false));
+    chatty.close();
+    silenced.close();
+}
+
+#[test]
 fn blank_code_is_a_validation_error() {
     let bridge = bridge();
     for code in ["", "  \n\t"] {

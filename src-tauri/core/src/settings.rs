@@ -289,6 +289,17 @@ choice! {
     } default Info
 }
 
+impl LogLevel {
+    /// As `tracing` takes it.
+    pub fn filter(self) -> &'static str {
+        match self {
+            // The protocol's library tells of the end of each of its own tasks.
+            Self::Info => "info,rmcp=warn",
+            other => other.as_str(),
+        }
+    }
+}
+
 /// A value that could not be used, so that the one below it is in force.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SettingsProblem {

@@ -12,7 +12,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use runbridge_core::clients::connect::Action;
+use runbridge_core::paths::{Environment, Paths};
 use runbridge_core::sandboxes::{WORKER, worker_main};
+use runbridge_core::settings::{LogLevel, Settings};
 
 /// One MCP tool in place of hundreds: model-written Python runs in a sandbox and calls your MCP
 /// servers through this bridge.
@@ -110,19 +112,18 @@ async fn run(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Log to stderr: a client keeps it for its user, a person sees it. `MCP_BRIDGE_LOG_LEVEL` says how
-/// much.
+/// Log to stderr: a client keeps it for its user, a person sees it. A command only tells what failed,
+/// unless it is asked for more.
 fn start_log(serving: bool) {
-    let fallback = if serving { "info" } else { "error" };
-    let level = runbridge_core::paths::Environment::of_process()
-        .get("MCP_BRIDGE_LOG_LEVEL")
-        .map_or_else(|| fallback.to_owned(), |level| level.trim().to_lowercase());
-    let filter = tracing_subscriber::EnvFilter::try_new(match level.as_str() {
-        "warning" => "warn",
-        "critical" => "error",
-        level => level,
-    })
-    .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(fallback));
+    let environment = Environment::of_process();
+    let asked = serving || environment.filled("MCP_BRIDGE_LOG_LEVEL").is_some();
+    let paths = Paths::for_user(&environment).ok().filter(|_| asked);
+    let level = match paths {
+        Some(paths) => Settings::load(&paths, &environment).0.log_level,
+        None if serving => LogLevel::default(),
+        None => LogLevel::Error,
+    };
+    let filter = tracing_subscriber::EnvFilter::new(level.filter());
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
