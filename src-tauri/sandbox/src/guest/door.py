@@ -2,7 +2,7 @@
 
 A frame is a 16-byte header (version, kind, two zero bytes, payload length, id; big-endian) and a
 payload. This is the only module that knows which descriptors carry them; another door, such as one
-of a WebAssembly build, needs the same three methods.
+of a WebAssembly build, needs the same methods.
 """
 
 import select

@@ -125,17 +125,17 @@ class Output:
     def _leave_at_once(self, kind, ident, payload):
         """Send a small frame from this thread if nothing is before it and the host takes it now:
         to wake another thread takes longer than that."""
-        if len(payload) > SMALL_MAX or self._frames or not self._leaving.acquire(False):
+        if len(payload) > SMALL_MAX or self._frames or self._leaving.locked():
             return False
-        try:
+        # By `with`: an exception of a signal's handler cannot come between taking and holding it.
+        with self._leaving:
             if self._frames or not self._door.takes_small():
                 return False
-            self._door.write(kind, ident, payload)
+            try:
+                self._door.write(kind, ident, payload)
+            except Closed:
+                _exit_now(0)
             return True
-        except Closed:
-            _exit_now(0)
-        finally:
-            self._leaving.release()
 
     def _put(self, item):
         self._frames.append(item)
